@@ -35,6 +35,7 @@ class FailureLog:
         """Log the recovery, with the number of failures before it, if there were any."""
         if self._count:
             seconds = time.monotonic() - self._since
+            # A warning too, so that it is visible wherever the failure was.
             self._logger.warning(
                 "subject=%s recovered=true failures=%d seconds=%.0f",
                 self._subject,

@@ -26,7 +26,7 @@ def create_sources(settings: Settings) -> list["Source"]:
 
 
 class LocalFleet:
-    """Stands in for a hub: keeps the samples of this process for verdicts over a window."""
+    """Replaces a hub: holds this process's samples for verdicts over a window of time."""
 
     is_local = True
 
@@ -47,6 +47,7 @@ class LocalFleet:
             traffic=traffic,
             name=settings.node.name,
         )
+        # The reader works while the command still imports what it shows the result with.
         self._sampler.prefetch()
 
     def snapshot(self, interval_seconds: float | None = None) -> Snapshot:

@@ -20,6 +20,7 @@ def user_settings_file(environment: Mapping[str, str]) -> str | None:
 def settings_files(environment: Mapping[str, str]) -> list[str]:
     """The settings files to read, the weakest first; a file named explicitly must exist."""
     named = environment.get("FLEET_SMI_CONFIG")
+    # A file named explicitly replaces the others; it is not merged with them.
     if named:
         if not os.path.isfile(named):
             raise UsageError(f"--config or FLEET_SMI_CONFIG names {named}, which is not a file")

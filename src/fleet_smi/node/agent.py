@@ -10,7 +10,7 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.sampler import Sampler
 
 MAX_INTERVAL_SECONDS = 300.0
-"""However slow a hub asks for: an agent that reports less often would look dead."""
+"""Upper bound on the interval that a hub requests: an agent that reports less often looks dead."""
 
 
 class Outlet(Protocol):
@@ -20,7 +20,7 @@ class Outlet(Protocol):
 
     @property
     def requested_interval_seconds(self) -> float | None:
-        """The interval that the other end asks for, if it does."""
+        """The interval that the other end requests, if it does."""
 
     def publish(self, snapshot: Snapshot) -> None:
         """Accept one snapshot; returns quickly, whatever the other end does."""
@@ -42,6 +42,7 @@ class Ticker:
 
     def next_after(self, now: float) -> float:
         """Return the next point in the future; missed ones are skipped."""
+        # `max`: where rounding puts `now` just before the last tick, that tick is not repeated.
         passed = math.floor((now - self._anchor) / self.interval_seconds)
         self._count = max(self._count, passed) + 1
         return self._anchor + self._count * self.interval_seconds
@@ -82,6 +83,8 @@ class Agent:
 
         A signal handler, which may run between any two steps.
         """
+        # An interrupt while publishing could tear a line of output, or lose a sample between the
+        # buffer and the spool: `_publish` raises it when it is done.
         self._stopping = True
         if not self._publishing:
             raise KeyboardInterrupt
@@ -102,6 +105,7 @@ class Agent:
         snapshot = self._sampler.sample(interval_seconds)
         if self._commands == "full":
             return snapshot
+        # Imported by the agents that mask only: every import is memory on every machine.
         from fleet_smi.model.privacy import mask_commands
 
         return mask_commands(snapshot, self._commands)

@@ -30,6 +30,8 @@ class AuthThrottle:
         """Return `None` for the right password, else the seconds until the next attempt."""
         with self._lock:
             wait_seconds = self._attempts.acquire(address, time.monotonic())
+            # While an address is throttled, the right password is rejected too: otherwise the limit
+            # would not slow down guessing. A success costs no attempt.
             if not wait_seconds and constant_time_equal(given, expected):
                 self._attempts.refund(address)
                 if address in self._failures:
@@ -48,4 +50,5 @@ class AuthThrottle:
 
 def constant_time_equal(given: str, expected: str) -> bool:
     """Whether two secrets are equal, in a time that does not depend on how much of them agrees."""
+    # Encoded: `compare_digest` raises for text that is not ASCII.
     return hmac.compare_digest(given.encode(), expected.encode())

@@ -54,9 +54,12 @@ class ReportBuffer:
         if self._unreachable and sample.sequence % self._keep_every:
             return
         self._waiting.append(sample)
+        # A backlog on disk is sent first. Until then a new sample has to wait as well: on disk,
+        # where it survives a kill.
         if self._unreachable or self._next_segment() is not None:
             self._move_to_spool()
         if _bytes(self._waiting) > _MAX_WAITING_BYTES:
+            # Later samples are thinned alike, so that the whole outage is covered evenly.
             self._waiting = deque(every_second([*self._waiting]))
             self._keep_every *= 2
 
@@ -69,10 +72,12 @@ class ReportBuffer:
             self._read_up_to = number
             if samples := self._spool.load_segment(number):
                 return self._start_batch(samples, number)
+            # Nothing in it can be read, as when a kill tore its first record.
             self._spool.drop_segment(number)
         samples, size = [], 0
         while self._waiting and len(samples) < MAX_BATCH_SAMPLES:
             size += len(self._waiting[0].data)
+            # `samples and`: one sample above the limit is sent alone, or it would block the rest.
             if samples and size > MAX_BATCH_BYTES:
                 break
             samples.append(self._waiting.popleft())
@@ -83,15 +88,19 @@ class ReportBuffer:
         batch, self._unreachable, self._keep_every = self._finish_batch(), False, 1
         # Samples in the spool need not be held in memory as well.
         self._sent.append(batch if batch.segment is None else batch._replace(samples=[]))
-        known = [
-            at
-            for at, sent in enumerate(self._sent, 1)
+        # Sequence numbers of different runs cannot be compared. But batches are sent in order, so
+        # everything before the last batch that is known to be durable is durable too.
+        durable = [
+            position
+            for position, sent in enumerate(self._sent, 1)
             if durable_sequence is not None
             and sent.run_id == batch.run_id
             and sent.sequence <= durable_sequence
         ]
-        for _ in range(max(known, default=0)):
+        for _ in range(max(durable, default=0)):
             self._drop(self._sent.popleft())
+        # Bounded memory: against a hub that never reports anything as durable, the oldest batches
+        # are given up. Those of the spool count as empty here.
         while _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
             self._drop(self._sent.popleft())
 
@@ -103,7 +112,9 @@ class ReportBuffer:
         """The hub is unreachable or was restarted: send again all that is not durable."""
         unacknowledged = [*self._sent, *([self._in_flight] if self._in_flight else [])]
         self._sent.clear()
+        # Segments are deleted only when durable: reading from the first one again resends them.
         self._in_flight, self._read_up_to, self._unreachable = None, None, True
+        # Batches from memory go back to where they were: before the spool's segments, or after.
         older = list(takewhile(lambda batch: batch.segment is None, unacknowledged))
         newer = [batch for batch in unacknowledged[len(older) :] if batch.segment is None]
         if self._next_segment() is None or not self._prepend_to_spool(_samples(older)):
@@ -144,8 +155,10 @@ class ReportBuffer:
             return
         try:
             while self._waiting:
+                # In this order: a sample that cannot be written stays in memory.
                 self._spool.append(self._waiting[0])
                 self._waiting.popleft()
+            # Thinning rewrites segments: never while one of them is being sent.
             if self._read_up_to is None and self._spool.thin_to_limit():
                 self._keep_every *= 2
         except OSError as error:

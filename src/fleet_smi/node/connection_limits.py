@@ -1,4 +1,4 @@
-"""Connection limits and timeouts of the agent's HTTP server, against slow and greedy clients."""
+"""Connection limits and timeouts of the agent's HTTP server, against slow clients and floods."""
 
 import io
 import socket
@@ -31,6 +31,7 @@ class ConnectionLimits:
     def release(self, address: str) -> None:
         """Return the slot of a closed connection."""
         with self._lock:
+            # `-=` removes counts of zero, so the counter does not grow by every address seen.
             self._open -= Counter([address])
 
 
@@ -61,7 +62,9 @@ class DeadlineSocketReader(io.RawIOBase):
             raise TimeoutError
         self._connection.settimeout(seconds)
         count = self._connection.recv_into(buffer)
-        self._connection.settimeout(_REQUEST_SECONDS)  # the timeout of the response, too
+        # For the response: a client that does not read it must not hold its slot either.
+        self._connection.settimeout(_REQUEST_SECONDS)
+        # The first byte of the next request ends the keep-alive time.
         if self._idle:
             self._idle = False
             self._deadline = time.monotonic() + _REQUEST_SECONDS

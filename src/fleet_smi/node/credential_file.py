@@ -26,6 +26,8 @@ class CredentialFile:
         """Save the token for that hub; raise `OSError` if it cannot be written."""
         tokens = {**self._read(), hub: token}
         os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103
+        # Synced and renamed: a crash leaves the old tokens or the new ones, never an empty file.
+        # O_EXCL and O_NOFOLLOW: never through a link that another user has put there.
         temporary = f"{self.path}.{os.urandom(4).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:

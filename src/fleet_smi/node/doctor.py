@@ -110,6 +110,7 @@ def _persistence(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Do
         return
     if not off:
         yield _result("nvidia.persistence", "PASS", "persistence mode is on")
+    # The daemon holds the devices open, whatever the driver's own mode says.
     elif environment.get("persistence_daemon"):
         yield _result("nvidia.persistence", "PASS", "the persistence daemon runs")
     else:
@@ -139,7 +140,7 @@ def _permissions(_: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorRes
         yield _result("devices.permission", "PASS", "the device files can be opened")
 
 
-def _people(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
+def _process_visibility(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
     if environment.get("hidepid") not in (None, "0", "off") and environment.get("user") != 0:
         yield _result(
             "processes.visible",
@@ -197,7 +198,7 @@ CHECKS: tuple[_Check, ...] = (
     _memory_errors,
     _persistence,
     _permissions,
-    _people,
+    _process_visibility,
     _links,
     _collectors,
 )

@@ -17,6 +17,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9])?) ?GT/s", re.ASCII)
 _SIZE = re.compile(r"([0-9]{1,20})(?: (KiB|MiB|GiB))?", re.ASCII)
 _UNITS = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+# GT/s per lane -> PCIe generation.
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _ERROR_TEXTS = {
     "EACCES": "not permitted",
@@ -141,6 +142,7 @@ def detect_fault(card: dict[str, Any], values: Iterable[Any]) -> Fault | None:
     dead = sorted(
         f"{name}: {error}" for name, error in card["refused"].items() if error in _DEVICE_LOST
     )
+    # One failing sensor is no fault of the card: nothing at all must be readable.
     if dead and all(figure is None for figure in values):
         return Fault(kind="unreadable", detail=f"the driver cannot read the device ({dead[0]})")
     return None
@@ -176,6 +178,7 @@ def _process(pid: int, clients: list[dict[str, Any]], regions: Callable[[str], b
 
 def _kind(clients: list[dict[str, Any]]) -> ProcessKind:
     """The kind, by the engines that were used; before the first use it counts as graphics."""
+    # Values are like "0 ns": a counter that is not 0 does not start with a 0.
     used = {n for c in clients for n, text in c["engines"].items() if not text.startswith("0")}
     if "compute" not in used:
         return "graphics"

@@ -61,6 +61,7 @@ class AgentHttpServer:
         handler: Callable[[AgentRequest], AgentResponse],
         hosts: Iterable[str] = (),
     ) -> None:
+        # On loopback a client uses `localhost` or an address; no other name needs to be accepted.
         names = frozenset() if is_loopback(host) else _own_names()
         self._server = _Server(host, port, handler, names, frozenset(hosts))
         self.port: int = self._server.server_address[1]
@@ -79,6 +80,7 @@ class AgentHttpServer:
         self._server.close_connections()
 
     def _serve_loop(self) -> None:
+        # Not `serve_forever`, which wakes up twice a second to see whether it was stopped.
         while not self._closing:
             self._server.handle_request()
 
@@ -86,6 +88,7 @@ class AgentHttpServer:
 class _Server(ThreadingMixIn, HTTPServer):
     """Serves a bounded number of connections at a time."""
 
+    # An open connection must delay neither `close` nor the end of the process.
     daemon_threads = True
     block_on_close = False
     request_queue_size = _MAX_CONNECTIONS
@@ -146,9 +149,10 @@ class _Server(ThreadingMixIn, HTTPServer):
             ipaddress.ip_address(name)
         except ValueError:
             name = name.lower()
+            # By the first label, under any domain: which ones point here is not known.
             known = name == "localhost" or name in self._hosts
             return known or name.split(".")[0] in self._names
-        return True
+        return True  # an address needs no DNS, so it cannot be rebound
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -169,10 +173,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a request with a body, if that is small and its length is given."""
         length = self.headers.get("Content-Length", "")
+        # The number of digits first: `int` raises for thousands of them.
         if not length.isdecimal() or len(length) > 9 or int(length) > _MAX_BODY_BYTES:
-            self.close_connection = (
-                True  # its body is not read, and would be taken for the next request
-            )
+            # The unread body would be parsed as the next request.
+            self.close_connection = True
             message = f"send a Content-Length of at most {_MAX_BODY_BYTES} bytes"
             self._send(error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message))
         else:

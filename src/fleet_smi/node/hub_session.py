@@ -45,6 +45,8 @@ class HubSession:
         try:
             return decode_receipt(response.body)
         except Undecodable as error:
+            # A page of a proxy, or another service: for `Undecodable` the caller would drop the
+            # samples, although the hub has not seen them.
             raise Unreachable(
                 f"{self._where} gives no receipt ({error}): is it a fleet-smi hub?"
             ) from None
@@ -64,12 +66,15 @@ class HubSession:
             path = self._credentials.path
             raise Refused(f"joined, but {path} cannot be written: {error.strerror}") from None
         finally:
+            # The join token is good for joining only. Where that failed, there is no credential,
+            # and the next report joins again.
             self._connection.token = self._credentials.get(self._connection.url)
 
     def _request_credential(self, body: bytes) -> str:
         try:
             response = self._post("/api/v1/join", body, "application/json")
         except Undecodable as error:
+            # The hub rejects the join, not a sample: none must be dropped for it.
             raise Refused(error.message) from None
         try:
             return decode_join_token(response.body)
@@ -90,6 +95,7 @@ class HubSession:
     def _error_from(self, response: Response) -> DeliveryError:
         error = decode_error(response.body)
         if error is None:
+            # Not the hub's own error format: a proxy answers for a hub that is down.
             return Unreachable(
                 f"{self._where} answered with status {response.status}: is it a fleet-smi hub?"
             )

@@ -34,7 +34,9 @@ _PIPE_BYTES = 1 << 16
 """As much as a pipe holds: one read empties it."""
 _KILL_GRACE_SECONDS = 0.2
 _RETRY_SECONDS = 30.0
+"""How long a subject that hung is not read again."""
 _MAX_SLOW_SECONDS = 30.0
+"""How long a worker that makes progress may take in all."""
 
 
 class ReadResult(NamedTuple):
@@ -87,12 +89,13 @@ class ProcessWorker:
         self.results_fd = results_fd
         self.progress_fd = progress_fd
         os.set_blocking(progress_fd, False)
-        # Not `select`, which cannot wait for a descriptor above 1023.
         self._buffer = self._progress_buffer = b""
+        # Not `select`, which cannot wait for a descriptor above 1023.
         self._poll = select.poll()
         self._poll.register(results_fd, select.POLLIN)
 
     def send(self, requests: Sequence[ReadRequest]) -> None:
+        # marshal needs no import of Python code, unlike pickle; both ends are the same Python.
         data = marshal.dumps(list(requests))
         with contextlib.suppress(OSError):  # it has ended: `receive` will find out
             os.write(self.requests_fd, len(data).to_bytes(4, "big") + data)
@@ -182,6 +185,7 @@ class Reader:
         while left and (seconds := min(timeout_left, until - time.monotonic())) > 0:
             results |= self._exchange(left, seconds)
             left = [request for request in left if request[0] not in results]
+            # Less time for each further hang, so that several fit into one sample.
             timeout_left = max(timeout_left / 3, 0.1)
         return [results.get(subject) or self._skipped(subject) for subject, _ in requests]
 
@@ -207,6 +211,7 @@ class Reader:
             raw = self._wait(worker, seconds)
         except (TimeoutError, EOFError) as stop:
             subjects = [subject for subject, _ in requests]
+            # Without any progress message the first subject is the one that it is in.
             culprit = self._current_subject if self._current_subject in subjects else subjects[0]
             return {culprit: self._failed(culprit, stop, since, seconds)}
         pairs = zip(requests, raw, strict=True)
@@ -223,9 +228,12 @@ class Reader:
         deadline, last_deadline = now + seconds, now + _MAX_SLOW_SECONDS
         while True:
             try:
+                # In slices, so that the progress pipe is emptied before it is full: a message that
+                # does not fit is dropped, and a slow worker would count as hung.
                 raw = worker.receive(min(deadline, time.monotonic() + seconds / 6))
             except TimeoutError:
                 now = time.monotonic()
+                # Each sign of progress extends the deadline, up to the last one.
                 if self._process_progress(worker) and now < last_deadline:
                     deadline = now + seconds
                 elif now >= deadline:
@@ -248,6 +256,7 @@ class Reader:
 
     def _failed(self, subject: str, stop: Exception, since: float, seconds: float) -> ReadResult:
         stuck = self._stop_worker()
+        # A crash is over, unlike a hang: no backoff, the next read starts a new worker.
         if isinstance(stop, EOFError):
             return ReadResult(None, ReadFailed("the reader process died"), 0.0)
         before = self._backoff.get(subject)
@@ -256,24 +265,25 @@ class Reader:
         return self._not_answering(subject, f"no answer within {seconds:.2g} s", seconds)
 
     def _skipped(self, subject: str) -> ReadResult:
-        rests = subject in self._backoff
+        hung = subject in self._backoff
         return self._not_answering(
-            subject, "still no answer" if rests else "no time was left to read it", 0.0
+            subject, "still no answer" if hung else "no time was left to read it", 0.0
         )
 
     def _not_answering(self, subject: str, message: str, seconds: float) -> ReadResult:
-        rest = self._backoff.get(subject)
-        since = time.time() if rest is None else rest.since
+        backoff = self._backoff.get(subject)
+        since = time.time() if backoff is None else backoff.since
         return ReadResult(
             None, NotAnswering(message, since, self._partial_results.get(subject)), seconds
         )
 
     def _is_backing_off(self, subject: str) -> bool:
-        rest = self._backoff.get(subject)
-        if rest is None:
+        backoff = self._backoff.get(subject)
+        if backoff is None:
             return False
-        return time.monotonic() < rest.retry_at or not (
-            rest.stuck_worker is None or rest.stuck_worker.has_exited()
+        # While a worker is stuck in the driver, a second one would only get stuck beside it.
+        return time.monotonic() < backoff.retry_at or not (
+            backoff.stuck_worker is None or backoff.stuck_worker.has_exited()
         )
 
     def _send(self, requests: list[ReadRequest]) -> ReaderWorker:
@@ -299,6 +309,7 @@ def fork_worker() -> ProcessWorker:
     requests, results, progress = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
+        # With a copy of our ends it would never see the end of the requests, and live on.
         for ours in (requests[1], results[0], progress[0]):
             os.close(ours)
         _die_with_parent()
@@ -322,6 +333,7 @@ def _die_with_parent() -> None:
 def spawn_worker() -> ProcessWorker:
     """Start a worker as a program of its own: for a process with threads or with CUDA in it."""
     requests, results, progress = os.pipe(), os.pipe(), os.pipe()
+    # -P and no empty path: a module in the current folder must not be imported for one of ours.
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-P", "-m", "fleet_smi.node.reader_worker"],

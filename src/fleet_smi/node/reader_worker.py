@@ -23,7 +23,7 @@ BINDINGS: dict[str, str] = {
 ReadRequest = tuple[str, dict[str, Any] | None]
 """A subject and the arguments of its binding; without arguments it is only loaded.
 
-`pids=None` stands for the pids that the subjects before it in the same batch have found.
+`pids=None` means the pids that the subjects before it in the same batch have found.
 """
 
 
@@ -57,6 +57,7 @@ class BindingRunner:
             value = results[-1][1]
             if isinstance(value, dict) and value.get("pids"):
                 pids.update(value["pids"])
+                # The clock of start times in /proc: a process that started later has reused a pid.
                 listed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
         return results
 
@@ -106,12 +107,14 @@ def serve(requests_fd: int, results_fd: int, progress_fd: int) -> NoReturn:
         _detach_from_terminal()
         os.set_blocking(progress_fd, False)
         runner = BindingRunner(partial(_write_progress, progress_fd))
+        # The parent writes length and data at once, so the four bytes are never split.
         while size := os.read(requests_fd, 4):
             requests = marshal.loads(_read_exactly(requests_fd, int.from_bytes(size, "big")))
             if results := runner.run(requests):
                 data = marshal.dumps(results)
                 _write_all(results_fd, len(data).to_bytes(4, "big") + data)
     finally:
+        # Not `sys.exit`: a fork must not run its parent's exit handlers or flush its buffers.
         os._exit(0)
 
 
@@ -121,11 +124,13 @@ def _detach_from_terminal() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
+    # Ctrl-C reaches the whole process group; the parent ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _write_progress(progress_fd: int, subject: str, partial_result: Any) -> None:
     """Write a progress message; drop it where the pipe is full, as reading must not wait."""
+    # Smaller than PIPE_BUF, so it is written as a whole or not at all.
     data = marshal.dumps((subject, partial_result))
     with contextlib.suppress(BlockingIOError):
         os.write(progress_fd, len(data).to_bytes(4, "big") + data)
@@ -147,4 +152,5 @@ def _write_all(pipe: int, data: bytes) -> None:
 
 
 if __name__ == "__main__":
+    # Copies: `serve` points the standard descriptors to /dev/null.
     serve(os.dup(0), os.dup(1), os.dup(2))

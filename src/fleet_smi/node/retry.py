@@ -18,4 +18,5 @@ def max_backoff_seconds(error: DeliveryError, failures: int) -> float:
     """The upper bound of the random wait (full jitter) after this many failures in a row."""
     if not isinstance(error, Unreachable):
         return _REFUSED_BACKOFF_SECONDS  # only a person can fix that
+    # The exponent is bounded: 2.0 ** 1024 overflows, and a night without a hub has more failures.
     return min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 16))

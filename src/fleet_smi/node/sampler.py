@@ -62,10 +62,10 @@ class Sampler:
         self._run_id = run_id
         self._labels = dict(labels or {})
         self._sequence = 0
-        # What failed or is not there, and is not tried again for a while.
+        # Runs of what failed or is absent, repeated in each snapshot until it is tried again.
         self._skipped: dict[str, CollectorRun] = {}
         self._not_installed: set[str] = set()
-        # The last known identity: one failed read of the host must not make another node of it.
+        # The last known identity: one failed read of the host must not look like a new node.
         self._identity = SnapshotPart()
 
     def prefetch(self) -> None:
@@ -176,11 +176,13 @@ class _Sample:
         ):
             self._read_processes()
             return
+        # The GPUs after these come from the fallback, and get the fault of the driver.
         known = len(self._gpus)
         self.read([("nvidia_kernel", {"root": self._root})])
         if len(self._gpus) == known and isinstance(error, NotAnswering):
             self._gpus.extend(_gpus_before_hang(error))
         fault = fault_from_error(self._root_cause(error))
+        # A GPU that sleeps is not broken: it was left alone on purpose.
         self._gpus[known:] = [
             gpu if gpu.asleep else replace(gpu, fault=fault) for gpu in self._gpus[known:]
         ]
@@ -204,6 +206,7 @@ class _Sample:
             return False
         if not self.read([(program, {"program": path, "timeout_seconds": seconds})]):
             return False
+        # `read` has added the program's GPUs beside those of the files: replace both by the merge.
         merged = fill_in(listed, self._parts[-1].gpus)
         self._gpus = [*(gpu for gpu in self._gpus if gpu.vendor != vendor), *merged]
         self._read_processes()
@@ -253,6 +256,7 @@ class _Sample:
     def snapshot(self, identity: SnapshotPart, name: str | None) -> Snapshot:
         host = _merge_hosts(part.host for part in self._parts)
         name = sanitize_text(name or identity.name or "", 128) or "localhost"
+        # Without a readable machine-id the name has to do: a snapshot needs an identity.
         node_id = identity.node_id or f"name-{name}"
         gpus = (with_node_scoped_uuid(with_host_memory(gpu, host), node_id) for gpu in self._gpus)
         return Snapshot(
@@ -292,6 +296,7 @@ def _gpus_before_hang(error: NotAnswering) -> tuple[Gpu, ...]:
 def _merge_hosts(hosts: Iterable[Host]) -> Host:
     fields: dict[str, Any] = {}
     for host in hosts:
+        # A part that does not know a field must not erase what another part has read.
         known = {key: value for key, value in asdict(host).items() if value not in (None, ())}
         fields.update(known)
     return Host(**fields)

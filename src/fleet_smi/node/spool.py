@@ -26,9 +26,9 @@ MAX_BATCH_BYTES = 1 << 20
 
 _SUFFIX = ".samples"
 _FIRST_NUMBER = 1 << 40  # leaves numbers for segments that are prepended
-_HEADER = struct.Struct("<II")
-_MAX_SAMPLE_BYTES = 8 << 20
-_COMPRESSION_LEVEL = 1
+_HEADER = struct.Struct("<II")  # length and CRC-32 of a record
+_MAX_SAMPLE_BYTES = 8 << 20  # a damaged record must not expand into all of the memory
+_COMPRESSION_LEVEL = 1  # the cheapest; an hour of samples still fits
 _T = TypeVar("_T")
 
 
@@ -61,6 +61,7 @@ class Spool:
         self._max_bytes = max_bytes
         self._folder = _open_locked_folder(folder)
         names = os.listdir(self._folder)  # noqa: PTH208
+        # In order of number, as the names are padded with zeros; `next_segment` depends on it.
         self._sizes = {
             int(name.removesuffix(_SUFFIX)): self._size(name)
             for name in sorted(names)
@@ -75,16 +76,18 @@ class Spool:
 
     def next_segment(self, number: int | None) -> int | None:
         """The segment after this one, or the first; `None` after the last."""
-        return next((one for one in self._sizes if number is None or one > number), None)
+        return next((other for other in self._sizes if number is None or other > number), None)
 
     def append(self, sample: EncodedSample) -> None:
         """Write a sample that is newer than all others here; raise `OSError` if that fails."""
         into, record = self._segment_with_room(len(sample.data)), _record(sample.data)
+        # Not synced: a killed agent loses nothing. A power failure may tear the last records,
+        # which their checksums show.
         written = os.write(into.descriptor, record)
         self._sizes[into.number] += written
         self._open = into._replace(samples=into.samples + 1, size=into.size + len(sample.data))
         if written < len(record):
-            self._seal()  # reading stops at a torn record
+            self._seal()  # reading stops at a torn record: what follows needs a new segment
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def prepend(self, samples: Iterable[EncodedSample]) -> None:
@@ -113,10 +116,13 @@ class Spool:
         if too_many:
             self._seal()
             numbers = list(self._sizes)
+            # Two neighbours at a time: half of both is about one segment, within the batch limits.
+            # A kill in between leaves samples twice, which is harmless.
             for first, second in zip(numbers[::2], numbers[1::2], strict=False):
                 records = [*self._records(first), *self._records(second)]
                 self._write(
-                    first, [_HEADER.pack(*_checksum(one)) + one for one in every_second(records)]
+                    first,
+                    [_HEADER.pack(*_header(record)) + record for record in every_second(records)],
                 )
                 self.drop_segment(second)
         return too_many
@@ -162,12 +168,13 @@ class Spool:
             return
         at = 0
         while at + _HEADER.size <= len(data):
-            mark = _HEADER.unpack_from(data, at)
-            record = data[at + _HEADER.size : at + _HEADER.size + mark[0]]
-            if mark != _checksum(record):
+            header = _HEADER.unpack_from(data, at)
+            record = data[at + _HEADER.size : at + _HEADER.size + header[0]]
+            # Torn or damaged: its length may be wrong too, so the next record cannot be found.
+            if header != _header(record):
                 return
             yield record
-            at += _HEADER.size + mark[0]
+            at += _HEADER.size + header[0]
 
     def _descriptor(self, name: str, flags: int) -> int:
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC
@@ -192,6 +199,7 @@ def _open_locked_folder(path: str) -> int:
         os.close(folder)
         raise UsageError(f"{path} belongs to another user: give another --state")
     os.fchmod(folder, 0o700)
+    # A lock, not a pid file: the kernel releases it however the agent ends.
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -204,16 +212,17 @@ def _name(number: int) -> str:
     return f"{number:016}{_SUFFIX}"
 
 
-def _checksum(record: bytes) -> tuple[int, int]:
+def _header(record: bytes) -> tuple[int, int]:
     return len(record), zlib.crc32(record)
 
 
 def _record(data: bytes) -> bytes:
     packed = zlib.compress(data, _COMPRESSION_LEVEL)
-    return _HEADER.pack(*_checksum(packed)) + packed
+    return _HEADER.pack(*_header(packed)) + packed
 
 
 def _sample(record: bytes) -> EncodedSample | None:
+    # An intact record can still be of another version: it is skipped, not an error.
     try:
         data = zlib.decompressobj().decompress(record, _MAX_SAMPLE_BYTES)
         key = msgspec.msgpack.decode(data, type=_Key)

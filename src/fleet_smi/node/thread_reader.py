@@ -26,6 +26,7 @@ class ThreadWorker:
         self._requests: SimpleQueue[Sequence[ReadRequest] | None] = SimpleQueue()
         self._results: SimpleQueue[RawResults] = SimpleQueue()
         self._progress: deque[tuple[str, Any]] = deque()
+        # A daemon: a thread that hangs in a driver must not keep the agent from exiting.
         self._thread = threading.Thread(target=self._serve, name="reader", daemon=True)
         self._thread.start()
 
@@ -41,10 +42,12 @@ class ThreadWorker:
 
     def read_progress(self) -> list[tuple[str, Any]]:
         """Return the progress messages since the last call."""
+        # As many as there are now: the thread may append more meanwhile, which needs no lock.
         return [self._progress.popleft() for _ in range(len(self._progress))]
 
     def has_exited(self) -> bool:
-        """Whether it is out of the kernel; in there, a second one would get stuck too."""
+        """Whether it has ended or left the kernel, inside which a second one would hang too."""
+        # "D", uninterruptible sleep: inside a system call that no signal ends.
         return not self._thread.is_alive() or _thread_state(self._thread.native_id) != b"D"
 
     def detach(self) -> None:

@@ -1,4 +1,4 @@
-"""Fallback for AMD and Intel GPUs: the vendor's program, where the kernel's files tell too little.
+"""Fallback for AMD and Intel GPUs: the vendor's program, where the kernel's files give too little.
 
 In a container without `/sys/class/drm` the files list no GPU at all; Intel's drivers give load
 and memory to root only.
@@ -13,7 +13,7 @@ from fleet_smi.errors import CollectError, NotAnswering
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.node.collectors import COLLECTORS
 
-# NVIDIA has a driver library to ask first, and its fallbacks are in the sampler.
+# NVIDIA's fallbacks are in the sampler: they depend on how NVML failed.
 FALLBACKS: dict[str, tuple[str, ...]] = {
     vendor: tuple(entry.name for entry in COLLECTORS if entry.fallback_for == vendor)
     for vendor in ("amd", "intel")
@@ -22,8 +22,8 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
 
 # A service does not always have ROCm on its PATH.
 _MORE_FOLDERS = ("/opt/rocm/bin",)
-# What stays as the files have it: identity, and what is never `None`.
-_KEPT = ("uuid", "uuid_is_made", "index", "vendor", "unread", "fault")
+# Never filled in from the program: identity, and what is never `None`.
+_NOT_FILLED = ("uuid", "uuid_is_made", "index", "vendor", "unread", "fault")
 
 
 def find_program(collector: str) -> str | None:
@@ -35,13 +35,14 @@ def find_program(collector: str) -> str | None:
 
 
 def needs_program(gpus: Sequence[Gpu], error: CollectError | None) -> bool:
-    """Return whether the vendor's program may tell more than its driver's files did."""
+    """Return whether the vendor's program may read more than its driver's files give."""
     if error is not None or not gpus:
         # In a driver that hangs, the program would hang as well.
         return not isinstance(error, NotAnswering)
     # The program would wake a GPU that sleeps.
     if any(gpu.asleep or gpu.fault is not None for gpu in gpus):
         return False
+    # All, not any: one GPU with figures shows that the files can be read.
     return all(gpu.busy_percent is None and gpu.memory_used_bytes is None for gpu in gpus)
 
 
@@ -59,12 +60,13 @@ def fill_in(gpus: Sequence[Gpu], from_program: Sequence[Gpu]) -> tuple[Gpu, ...]
 
 
 def _is_same(gpu: Gpu, other: Gpu) -> bool:
+    # By address first: the program's UUID may differ from the one made up from the files.
     same_place = gpu.pci_bus_id is not None and gpu.pci_bus_id == other.pci_bus_id
     return same_place or gpu.uuid == other.uuid
 
 
 def _with_figures(gpu: Gpu, other: Gpu) -> Gpu:
-    fields = [field for field in gpu.__struct_fields__ if field not in _KEPT]
+    fields = [field for field in gpu.__struct_fields__ if field not in _NOT_FILLED]
     figures = {
         field: getattr(other, field)
         for field in fields

@@ -96,6 +96,7 @@ def _kfd_nodes(root: str) -> list[dict[str, Any]]:
 def _kfd_processes(root: str) -> list[dict[str, Any]] | None:
     """Return the compute processes per GPU, `None` when the compute driver lists none."""
     folder = drm.SysfsFolder(root, _KFD, "proc")
+    # No folder is "unknown", an empty one is "no compute process".
     if not os.path.isdir(folder.path):
         return None
     pids = [
@@ -105,6 +106,7 @@ def _kfd_processes(root: str) -> list[dict[str, Any]] | None:
 
 
 def _kfd_process(pid: int, folder: drm.SysfsFolder) -> dict[str, Any]:
+    # `vram_<gpu id>`: one file per GPU, also for GPUs that the process does not use.
     vram = {
         match[1]: text
         for name in folder.list_names()

@@ -37,9 +37,11 @@ class SysfsFolder:
             finally:
                 os.close(handle)
         except OSError as exc:
+            # Which files there are depends on kernel and card: a missing one is no error.
             if exc.errno not in (errno.ENOENT, errno.ENOTDIR):
                 self.read_errors[name] = errno.errorcode.get(exc.errno or 0, "OSError")
             return None
+        # Some files are padded with zero bytes.
         return raw.decode("utf-8", "replace").replace("\0", "").strip()
 
     def read_texts(self, names: Iterable[str]) -> dict[str, str]:
@@ -150,6 +152,7 @@ def _switch_of_card(device: SysfsFolder) -> SysfsFolder | None:
     # A bridge directly below "pci0000:00" is a port of the machine, not of the card.
     if not all(_PCI.fullmatch(os.path.basename(p)) for p in (path, upstream, above)):
         return None
+    # A switch of the card's own vendor is on the card; any other is on the mainboard.
     switch = SysfsFolder(upstream)
     vendor = switch.read_text("vendor")
     return switch if vendor is not None and vendor == device.read_text("vendor") else None

@@ -88,6 +88,7 @@ class _Scan:
             return
         except OSError:  # it ended meanwhile
             return
+        # Remembered until the next full scan; one that was refused costs a single call anyway.
         if not opened:
             self._pids_without_gpu.add(pid)
             return
@@ -121,6 +122,7 @@ class _Scan:
 def _client(pid: int, pci: str, text: str | None) -> Iterator[dict[str, Any]]:
     fields = parse_key_values(text, ":")
     number = fields.get("drm-client-id")
+    # Without a client id it is no DRM client: a descriptor of KFD, or a driver without fdinfo.
     if number is not None and fields.get("drm-pdev", pci).lower() == pci:
         engines = {name: fields[key] for key, name in _ENGINES.items() if key in fields}
         yield {"pid": pid, "pci": pci, "id": number, "memory": _memory(fields), "engines": engines}
@@ -129,7 +131,8 @@ def _client(pid: int, pci: str, text: str | None) -> Iterator[dict[str, Any]]:
 def _memory(fields: dict[str, str]) -> dict[str, str]:
     """Return region -> text such as "12 KiB": resident memory where the driver gives it."""
     regions: dict[str, str] = {}
-    # `drm-memory-` is the older name of resident memory; `total` includes what is swapped out.
+    # Each prefix overrides those before it: `total` includes what is swapped out, and
+    # `drm-memory-` is the older name of resident memory.
     for prefix in ("drm-total-", "drm-memory-", "drm-resident-"):
         for key, value in fields.items():
             if key.startswith(prefix) and not key.startswith("drm-total-cycles-"):

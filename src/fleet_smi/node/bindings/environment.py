@@ -45,6 +45,7 @@ def _in_container(root: str) -> bool:
     markers = (".dockerenv", "run/.containerenv")
     if any(os.path.exists(os.path.join(root, marker)) for marker in markers):
         return True
+    # systemd-nspawn, LXC and podman set it for the first process.
     return b"container=" in (_bytes(root, "proc/1/environ") or b"")
 
 

@@ -76,6 +76,7 @@ def _energy_before(
     key: tuple[str, str], hwmon: dict[str, str], now: float
 ) -> dict[str, Any] | None:
     counters = {name: text for name, text in hwmon.items() if _ENERGY.fullmatch(name)}
+    # Forgotten where there are no counters now: the mean power over a sleep would mislead.
     before = _energy.pop(key, None)
     if counters:
         _energy[key] = (now, counters)

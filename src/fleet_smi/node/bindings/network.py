@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 _CACHE_SECONDS = 60.0
-_IS_UP = 0x1
-_LENGTHS = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}
-"""Where in a socket address of a family the address itself begins, and its length."""
+_IS_UP = 0x1  # IFF_UP
+_ADDRESS_FIELDS = {socket.AF_INET: (4, 4), socket.AF_INET6: (8, 16)}
+"""Address family -> offset and length of the IP address in `sockaddr_in` or `sockaddr_in6`."""
 
 
 class _Entry(ctypes.Structure):
@@ -69,7 +69,7 @@ def _address(entry: _Entry) -> str | None:
     if not entry.address:
         return None
     family = ctypes.c_ushort.from_address(entry.address).value
-    if family not in _LENGTHS:
+    if family not in _ADDRESS_FIELDS:
         return None
-    begin, length = _LENGTHS[socket.AddressFamily(family)]
+    begin, length = _ADDRESS_FIELDS[socket.AddressFamily(family)]
     return socket.inet_ntop(family, ctypes.string_at(entry.address + begin, length))

@@ -58,6 +58,7 @@ def module_version(root: str = "/") -> str | None:
     loaded = _text(os.path.join(root, "sys/module/nvidia/version"))
     if loaded:
         return loaded
+    # A line of text in which the first token like 535.104 is the version.
     tokens = (_text(os.path.join(root, "proc/driver/nvidia/version")) or "").split()
     return next((token for token in tokens if token[:1].isdigit() and "." in token), None)
 

@@ -11,6 +11,7 @@ from fleet_smi.node.bindings.program import run_program, too_much_output
 _MAX_SECONDS = 3.0
 _MAX_DEVICES = 64
 _END = "</nvidia_smi_log>"
+# One lost GPU makes the whole query fail, with this line instead of XML.
 _HANDLE = re.compile(
     r"Unable to determine the device handle for GPU\s*(?:\d+:\s+)?"
     r"([0-9a-f:.]{7,20})\s*: ([^.\r\n]+)",
@@ -37,6 +38,7 @@ def read(root: str = "/", timeout_seconds: float = _MAX_SECONDS) -> dict[str, An
 
     deadline = time.monotonic() + min(timeout_seconds, _MAX_SECONDS)
     devices = list_devices(root)
+    # A query of all devices would wake those that sleep.
     if any(device["asleep"] for device in devices):
         return _one_by_one(devices, {}, deadline)
     output, exit_code = _run(("-q", "-x"), deadline)
@@ -86,6 +88,7 @@ def _by_index(lost: dict[str, str], deadline: float) -> dict[str, Any]:
             _add_document(output, parts)
             attached = max([attached, *map(int, _ATTACHED.findall(output))])
             continue
+        # An index beyond the last may repeat the error of a lost device: that ends the list.
         match = _HANDLE.search(output or "")
         address = match[1] if match and _normalized_pci(match[1]) not in seen else None
         # An error without an address is a device only if the other devices count it as attached.

@@ -50,7 +50,7 @@ def _read_identity(handle: Any, device: dict[str, Any], fields: tuple[str, ...])
             device["values"][field] = call(handle)
         except pynvml.NVMLError as error:
             device["errors"][field] = error.value
-        except UnicodeDecodeError:
+        except UnicodeDecodeError:  # pynvml decodes names strictly
             device["errors"][field] = pynvml.NVML_ERROR_UNKNOWN
 
 
@@ -60,6 +60,7 @@ def _run_queries(handle: Any, queries: tuple[NvmlQuery, ...], device: dict[str, 
         if code := query.execute(handle):
             errors[query.field] = code
         else:
+            # Now: the buffer behind it is shared by all devices.
             values[query.field] = query.get_value()
 
 
@@ -90,6 +91,7 @@ class NvmlSession:
         self._initialized = False
         self._versions: dict[str, Any] = {}
         self._kernel = nvidia_kernel.list_devices(root)
+        # Where every GPU sleeps, NVML is not even initialised, as that would wake them.
         if not (self._kernel and all(device["asleep"] for device in self._kernel)):
             self._start()
 
@@ -97,12 +99,12 @@ class NvmlSession:
         _initialize(self._root)
         self._initialized = True
         self._versions = _versions()
-        self._lists = ProcessListReader(self._versions.get("driver") or "")
-        self._identity = nvml_queries.identity_queries()
-        self._condition = nvml_queries.state_queries()
+        self._process_lists = ProcessListReader(self._versions.get("driver") or "")
+        self._identity_queries = nvml_queries.identity_queries()
+        self._state_queries = nvml_queries.state_queries()
         self._slow_changing_queries = nvml_queries.slow_changing_queries()
-        self._traffic = nvml_queries.pcie_throughput_queries()
-        self._instance = nvml_queries.mig_instance_queries()
+        self._throughput_queries = nvml_queries.pcie_throughput_queries()
+        self._instance_queries = nvml_queries.mig_instance_queries()
         self._handles: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._slow_changing_cache: dict[int, tuple[float, dict[str, Any]]] = {}
 
@@ -114,6 +116,7 @@ class NvmlSession:
                 self._initialized = False
 
     def read(self, traffic: bool) -> dict[str, Any]:
+        # On a server no GPU may sleep, and the kernel's list is read only once.
         if any(device["may_sleep"] for device in self._kernel):
             self._kernel = nvidia_kernel.list_devices(self._root)
         asleep = [device for device in self._kernel if device["asleep"]]
@@ -156,12 +159,13 @@ class NvmlSession:
         handle = self._identify(index, get_handle, key, device)
         if handle is None:
             return device
-        _run_queries(handle, self._condition, device)
+        _run_queries(handle, self._state_queries, device)
         self._read_slow_changing(handle, device)
         if traffic:
-            _run_queries(handle, self._traffic, device)
+            _run_queries(handle, self._throughput_queries, device)
+        # A lost device fails every further call as well.
         if not any(code in LOST_ERRORS for code in device["errors"].values()):
-            device["processes"] = self._lists.read(handle, index)
+            device["processes"] = self._process_lists.read(handle, index)
             if device["values"].get("mig_mode") == 1:
                 self._read_instances(handle, device)
         return device
@@ -183,7 +187,8 @@ class NvmlSession:
             device["errors"]["handle"] = error.value
             return None
         _read_identity(handle, device, ("uuid", "name", "pci", "addressing"))
-        _run_queries(handle, self._identity, device)
+        _run_queries(handle, self._identity_queries, device)
+        # Without its UUID the identity is not cached, but read again at the next sample.
         if "uuid" in device["values"]:
             self._handles[index] = (handle, dict(device["values"]))
         self._on_progress(
@@ -228,8 +233,8 @@ class NvmlSession:
                 continue  # an unused slot of a partly divided GPU
             part = _empty_device(index)
             _read_identity(instance, part, ("uuid", "name"))
-            _run_queries(instance, self._instance, part)
-            part["processes"] = self._lists.read(instance, None)
+            _run_queries(instance, self._instance_queries, part)
+            part["processes"] = self._process_lists.read(instance, None)
             found.append(part)
         return found
 
@@ -281,6 +286,7 @@ def _mismatch_message(root: str) -> str:
 
 
 def _library_version() -> str | None:
+    # The driver's version follows a first number for the CUDA release: 12.535.104.05.
     try:
         return _as_text(pynvml.nvmlSystemGetNVMLVersion()).split(".", 1)[1]
     except (pynvml.NVMLError, IndexError):
@@ -303,6 +309,7 @@ class NvmlReader:
         except pynvml.NVMLError as error:
             self._close()
             raise _init_error(error, root) from None
+        # After a restart of the driver the calls fail one by one, not the whole read.
         codes = {code for device in raw["devices"] for code in device["errors"].values()}
         if codes & {*REINITIALIZE_ERRORS, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}:
             self._close()

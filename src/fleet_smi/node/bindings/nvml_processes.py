@@ -11,12 +11,14 @@ from typing import Any
 import pynvml
 
 PROCESS_KINDS = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
+# What NVML writes for "not available" and for a process outside MIG.
 _UNKNOWN_MEMORY = 2**64 - 1
 _NO_INSTANCE = 2**32 - 1
 
 
 class _InfoV1(ctypes.Structure):
     _fields_ = (("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong))
+    # Class attributes instead of fields, so that `_entry` can read every layout alike.
     gpu_instance = compute_instance = _NO_INSTANCE
 
 
@@ -66,6 +68,7 @@ class ProcessListReader:
                 lists[kind] = self._list(handle, list_name)
             except pynvml.NVMLError as error:
                 lists["errors"][kind] = error.value
+        # Not for a MIG instance, of which the driver knows no utilisation.
         if device is not None and (lists.get("compute") or lists.get("graphics")):
             lists["busy"] = self._busy(handle, device)
         return lists
@@ -91,6 +94,7 @@ class ProcessListReader:
             function = getattr(pynvml.nvmlLib, name, None)
             if function is None:
                 continue
+            # With room for 0 entries only the count is returned: safe with any layout.
             code = function(handle, ctypes.byref(ctypes.c_uint(0)), None)
             if code != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
                 self._chosen[list_name] = function, layout
@@ -116,6 +120,7 @@ class ProcessListReader:
         for at in range(count.value):
             sample = samples[at]
             pid, stamp = sample.pid, sample.stamp
+            # Unused entries have pid 0.
             if pid and stamp >= newest.get(pid, (0, 0))[0]:
                 newest[pid] = (stamp, sample.busy)
         if newest:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pynvml
 
+# The library lacks the function, or the function does not know this version of its struct.
 _TRY_OLDER_ERRORS = (
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
@@ -39,6 +40,7 @@ class NvmlQuery:
     def execute(self, handle: Any) -> int:
         """Call the driver and return its code; 0 means that `get_value` has a value."""
         code = self.function(handle, *self.arguments)
+        # An older function is chosen for good: another driver means another session.
         while code in _TRY_OLDER_ERRORS and self._older:
             self.function, self.arguments, self.get_value = self._older.pop(0)
             code = self.function(handle, *self.arguments)
@@ -98,6 +100,7 @@ def _field_value(field: str, field_id: int) -> NvmlQuery:
     call = _call("FieldValues", values, before=(ctypes.c_int32(1),))
 
     def function(*arguments: Any) -> int:
+        # The call can succeed while the one field in it has failed.
         return call.function(*arguments) or int(values[0].nvmlReturn)
 
     return NvmlQuery(field, NvmlCall(function, call.arguments, lambda: int(values[0].value.uiVal)))

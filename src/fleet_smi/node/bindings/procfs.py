@@ -79,11 +79,13 @@ class HostReader:
 
     def _cpu_percent(self, stat: str) -> float | None:
         try:
+            # User to steal, without guest time, which is a part of user time already.
             ticks = [_number(word) for word in stat.split("\n", 1)[0].split()[1:9]]
             total, idle = sum(ticks), ticks[3] + ticks[4]
         except (ValueError, IndexError):
             return None
         before, self._cpu = self._cpu, (total, idle)
+        # No tick since the last read, or counters that were reset: a load cannot be computed.
         if before is None or total <= before[0]:
             return None
         return 100.0 * (1 - (idle - before[1]) / (total - before[0]))
@@ -126,6 +128,7 @@ class ProcessReader:
         self._latest_start = float("inf")
         self._pids_are_foreign = False
         self._files: dict[int, int] = {}
+        # The descriptors are plain numbers, which the garbage collector does not close.
         weakref.finalize(self, _close_all, self._files)
         self._known: dict[tuple[int, int], _CachedProcess] = {}
         self._cpu: dict[tuple[int, int], tuple[float, int]] = {}
@@ -150,8 +153,10 @@ class ProcessReader:
             return {}
         booted_at = self._boot.read(root)
         self._pids_are_foreign = _pids_are_foreign(root)
+        # Rebuilt from the pids of this read, so that ended processes drop out.
         known, cpu = self._known, self._cpu
         self._known, self._cpu = {}, {}
+        # Two ticks of tolerance: start times are whole ticks.
         self._latest_start = float("inf") if listed_at is None else listed_at + 2 / _TICKS
         for ended_pid in self._files.keys() - set(pids):
             os.close(self._files.pop(ended_pid))
@@ -161,6 +166,7 @@ class ProcessReader:
         """Return the stat file, which stays open: opening it takes longer than reading it."""
         if pid in self._files:
             try:
+                # Each read from the beginning makes the kernel write the file again.
                 return os.pread(self._files[pid], _HEAD_BYTES, 0)
             except OSError:  # that process has ended; another may have its pid
                 os.close(self._files.pop(pid))
@@ -183,6 +189,7 @@ class ProcessReader:
         stat = _stat(self._stat_file(root, pid))
         if stat is None or stat.started / _TICKS > self._latest_start:
             return None
+        # With its start time, as a pid is reused.
         key = (pid, stat.started)
         now = time.monotonic()
         own = _refresh(root, pid, stat.name, known.get(key), now)
@@ -259,6 +266,7 @@ def _load(
     """Return the CPU load since the last sample, and the counters for the next."""
     if before is None:
         return None, (now, ticks)
+    # The old counters stay, so that frequent reads add up to an interval that is long enough.
     if now - before[0] < _MIN_LOAD_SECONDS:
         return None, before
     return 100.0 * (ticks - before[1]) / _TICKS / (now - before[0]), (now, ticks)
@@ -281,7 +289,7 @@ def _constant(root: str, pid: int) -> dict[str, Any] | None:
     if status is None:
         return None
     # The real uid of the status file: the folder's owner is root for a process that
-    # may not be dumped, whoever runs it.
+    # may not be dumped, no matter who runs it.
     line = next((line for line in status.splitlines() if line.startswith("Uid:")), None)
     try:
         uid = _number(line.split()[1]) if line else None
@@ -297,6 +305,7 @@ def _constant(root: str, pid: int) -> dict[str, Any] | None:
 
 def _names(uid: int | None) -> dict[str, str | None]:
     """Return the names of a user and of their primary group."""
+    # Imported here: a machine without GPU processes needs neither.
     import grp
     import pwd
 

@@ -50,6 +50,7 @@ def run_programs(
         return [_finish(name, child, deadline, started_at) for child in children]
     finally:
         for child in children:
+            # `_finish` has already tried to kill one that is stuck.
             if child.returncode is None and all(child is not stuck for stuck, _ in _stuck[name]):
                 _kill(name, child, started_at)
 
@@ -104,7 +105,8 @@ def _finish(
         return _kill(name, child, started_at)
     except ReadFailed as error:
         return _kill(name, child, started_at, error)
-    # A process name may be any bytes.
+    # Errors go to either stream, depending on program and version. A process name in the output
+    # may be any bytes.
     text = (output if output.strip() else errors).decode("utf-8", errors="replace")
     return text, child.returncode
 
@@ -157,6 +159,7 @@ def _kill(
     import signal
     import subprocess
 
+    # The whole group, which `start_new_session` has made.
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except OSError:

@@ -15,11 +15,11 @@ class CollectorEntry(NamedTuple):
     binding: str
     """`module:name` below `fleet_smi.node.bindings`: a function, or a class with `read`."""
     is_driver: bool = False
-    """Whether it asks a GPU driver: one that does not answer is reported as such."""
+    """Whether it reads from a GPU driver: if it hangs, the driver is reported as not answering."""
     is_quick: bool = True
-    """Whether every command pays for it, or only those that show everything."""
+    """Whether every command reads it, or only those that show everything."""
     fallback_for: str | None = None
-    """The collector that it stands in for where that one fails; several are tried in order."""
+    """The collector that it replaces where that one fails; several are tried in order."""
     absence_is_cached: bool = False
     """Whether a machine without such hardware is not checked again for a while."""
 

@@ -195,6 +195,7 @@ def _card_names(node: dict[str, Any]) -> Iterator[str]:
     )
     if not drm.parse_int(node.get("simd_count")) or location is None or domain is None:
         return
+    # `location_id` is bus (8 bits), device (5) and function (3).
     slot = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}"
     yield f"renderD{node.get('drm_render_minor')}"
     yield f"{slot}.{location & 7}"
@@ -218,6 +219,7 @@ def _processes(
     missing = "asleep: not read" if card["asleep"] else drm.missing_clients_reason(raw["drm"])
     if missing:
         unread["processes"] = f"graphics clients may be missing: {missing}"
+    # Unknown, not empty: an empty list would make the GPU look free.
     if missing and not found and raw["kfd_processes"] is None:
         return None
     return tuple(found[pid] for pid in sorted(found))

@@ -106,6 +106,7 @@ def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None
         if name is None:
             continue
         now, then = drm.parse_int(hwmon[name]), drm.parse_int(before["counters"].get(name))
+        # A counter that went back was reset, or has overflowed.
         if now and then is not None and now >= then:
             return float((now - then) / drm.MICRO / before["seconds"])
     return None
@@ -138,12 +139,14 @@ def _memory(files: dict[str, str]) -> tuple[int | None, int | None]:
         return total, None if free is None else total - free
     tiles = [drm.parse_int(text) for name, text in files.items() if name.startswith("tile")]
     known = [size for size in tiles if size is not None]
+    # A sum without one of the tiles would be too small.
     return (sum(known) or None if known and len(known) == len(tiles) else None), None
 
 
 def _throttle_reasons(files: dict[str, str]) -> tuple[str, ...] | None:
     found = {_PREFIX.sub("", name): drm.parse_int(text) for name, text in files.items()}
     found.pop("status", None)  # it is set when any of the others is
+    # One unreadable reason could be the one that is set: all or nothing.
     if not found or None in found.values():
         return None
     return tuple(sorted(name for name, set_now in found.items() if set_now))
@@ -159,6 +162,7 @@ def _processes(
     missing = "asleep: not read" if card["asleep"] else drm.missing_clients_reason(raw["drm"])
     if missing:
         unread["processes"] = f"clients may be missing: {missing}"
+    # Unknown, not empty: an empty list would make the GPU look free.
     if missing and not found:
         return None
     return tuple(found[pid] for pid in sorted(found))

@@ -14,6 +14,7 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, ProcessKind
 from fleet_smi.node.collector import SnapshotPart
 
+# NVML's return codes as numbers: pynvml is loaded by the reader, never by this process.
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED = 3, 4, 13, 15, 16
 _SILENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card does not have this: no reason is needed
 ERROR_TEXTS = {
@@ -84,8 +85,9 @@ MODEL_FIELDS: dict[str, tuple[str, ...]] = {
     "mig_mode": ("mig_mode",),
     "instances": ("instances",),
 }
+# Chips that use the host's memory, by name: not all of them report their addressing mode.
 _INTEGRATED = r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b"
-_ATS = 2
+_ATS = 2  # NVML's addressing mode of a GPU that shares the page tables of the host
 
 
 class NvidiaCollector:
@@ -123,6 +125,7 @@ class NvidiaCollector:
 def _cuda(number: int | None) -> str | None:
     if number is None or not 1000 <= number < 100_000:
         return None
+    # 12040 is 12.4.
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
@@ -134,6 +137,7 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     used, total, _ = values.get("memory") or (None, None, None)
     busy, memory_busy = values.get("utilization") or (None, None)
     fields = {
+        # Chips without memory of their own report a total of 0: 0 bytes used would look free.
         "memory_used_bytes": used if total else None,
         "memory_total_bytes": total or None,
         "busy_percent": busy,
@@ -217,6 +221,7 @@ def _one_of(
 def _throttle(mask: int | None, unread: dict[str, str]) -> tuple[str, ...] | None:
     if mask is None:
         return None
+    # All ones is "not available", not every reason at once.
     if mask >= 1 << 32 or mask == (1 << 32) - 1:
         unread["throttle_reasons"] = f"out of range: {mask}"
         return None
@@ -307,6 +312,7 @@ def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
 def _processes(lists: dict[str, Any] | None, unread: dict[str, str]) -> tuple[Process, ...] | None:
     if lists is None:
         return None
+    # The compute list decides: not every card and driver has the other two.
     error_code = lists["errors"].get("compute")
     if error_code is not None:
         unread["processes"] = ERROR_TEXTS.get(error_code, "not supported")

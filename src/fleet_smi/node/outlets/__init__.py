@@ -1,7 +1,7 @@
 """Registry of outlets, the node's end of each transport: what `fleet-smi agent` is wired from.
 
 An outlet is one module with `create_outlet(target, options)`, where `target` is the value
-of its option: a URL, an address, a folder. It is imported only when a flag or a setting asks for
+of its option: a URL, an address, a folder. It is imported only when a flag or a setting selects
 it: an agent that pushes does not pay for the memory of an HTTP server.
 """
 
@@ -22,7 +22,7 @@ class OutletEntry(NamedTuple):
     name: str
     module: str
     option: str
-    """`to` stands for the flag `--to` and, where there is such a setting, for `agent.to`."""
+    """`to` is the flag `--to` and, where there is such a setting, `agent.to`."""
     metavar: str | None
     """What the flag takes; `None` for a flag without a value."""
     help: str
@@ -33,7 +33,7 @@ class OutletEntry(NamedTuple):
 
 
 class OutletOptions(NamedTuple):
-    """What an outlet is made from: the settings, and what only a flag can say."""
+    """What an outlet is made from: the settings, and what can be set by a flag only."""
 
     settings: "AgentSettings"
     insecure_open: bool = False

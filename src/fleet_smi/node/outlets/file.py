@@ -29,7 +29,7 @@ EXTRA_FORMATS: dict[str, str] = {
 
 _TEMPORARY_SUFFIX = ".half"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+|^-", re.ASCII)
-_LEFTOVER_SECONDS = 60.0
+_LEFTOVER_SECONDS = 60.0  # a younger one may still be written by another agent of this node
 _CLOSE_TIMEOUT_SECONDS = 0.5
 
 
@@ -66,6 +66,7 @@ class FileOutlet:
         with self._changed:
             self._latest = snapshot
             self._changed.notify()
+        # Not before the first sample: with `--once` there is no thread.
         if self._writer is None:
             self._writer = threading.Thread(target=self._write_loop, name="drop", daemon=True)
             self._writer.start()
@@ -109,6 +110,7 @@ class FileOutlet:
             _replace_file(
                 folder, stem, self._format.suffix, self._mode, self._format.encode(snapshot)
             )
+            # Once per run is enough: only a writer that was killed leaves any.
             if not self._leftovers_removed:
                 _remove_leftovers(folder, stem)
                 self._leftovers_removed = True
@@ -152,6 +154,7 @@ def _replace_file(folder: int, stem: str, suffix: str, mode: int, data: bytes) -
     try:
         with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=folder), "wb") as file:
             file.write(data)
+            # Not as the mode of `open`, which the umask would change.
             os.fchmod(file.fileno(), mode)
         # Closing has sent the data to the file server, if there is one; a rename is atomic there.
         os.rename(temporary, stem + suffix, src_dir_fd=folder, dst_dir_fd=folder)

@@ -45,6 +45,7 @@ class PushOutlet:
         """Buffer the snapshot and wake the sender."""
         self._add(snapshot)
         self._wake.set()
+        # Not before the first sample: with `--once` there is no thread.
         if self._sender is None:
             self._sender = threading.Thread(target=self._send_loop, name="push", daemon=True)
             self._sender.start()
@@ -59,6 +60,7 @@ class PushOutlet:
         """Spool what is not durable in the hub; do not wait for a hub that hangs."""
         if self._closing.is_set():
             return
+        # In this order: the sender must see that it is closing when its request fails.
         self._closing.set()
         self._wake.set()
         self._session.close()
@@ -94,6 +96,7 @@ class PushOutlet:
             # After an outage all agents catch up at the same time: leave room for the others.
             self._closing.wait(2 * _CATCH_UP_PAUSE_SECONDS * random.random())  # noqa: S311
         elif not sent:
+            # Cleared before the buffer is read again: a sample added meanwhile is not missed.
             self._wake.wait()
             self._wake.clear()
 
@@ -131,7 +134,9 @@ class PushOutlet:
     def _handle_receipt(self, receipt: Receipt) -> None:
         self.requested_interval_seconds = receipt.interval_seconds
         if self._hub_run not in (None, receipt.hub):
-            self._requeue()  # it was restarted: what was not durable may be lost
+            # It was restarted, and may have lost what was not durable. This batch is sent again
+            # as well, to keep the order.
+            self._requeue()
             return
         self._hub_run = receipt.hub
         self._update_buffer(lambda: self._buffer.acknowledge(receipt.kept))

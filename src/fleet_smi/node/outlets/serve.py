@@ -1,7 +1,7 @@
 """The `serve` outlet: the latest report over HTTP, for hubs that pull.
 
-Systems that came before have paths of their own here (`EXTRA_ROUTES`); each representation is
-encoded only when it is requested.
+Older systems have their own paths here (`EXTRA_ROUTES`). Each representation is encoded only when
+it is requested.
 """
 
 import time
@@ -79,6 +79,7 @@ class ServeOutlet:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Replace the latest snapshot."""
+        # A single assignment of an immutable value: the server's threads need no lock.
         self._latest = snapshot
 
     def deliver(self, snapshot: Snapshot) -> None:
@@ -90,6 +91,7 @@ class ServeOutlet:
         self._server.close()
 
     def _respond(self, request: AgentRequest) -> AgentResponse:
+        # Before the token is checked: a health check has none.
         if request.path == "/healthz":
             return AgentResponse(HTTPStatus.OK, "text/plain", b"ok\n")
         route = self._routes.get(request.path)
