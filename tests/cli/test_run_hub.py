@@ -1,4 +1,4 @@
-"""`fleet-smi hub`, `up` and `demo` as programs: their first words, what they serve, their end."""
+"""`fleet-smi hub`, `up` and `demo` as programs: start-up output, service, shutdown."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts a program; it ends with the test."""
+    """Start programs that are killed after the test."""
     started: list[Started] = []
 
     def run(*arguments: str, env: Mapping[str, str]) -> Started:
@@ -56,19 +56,19 @@ def free_port() -> int:
         return port
 
 
-def first_words(program: Started, until: str) -> str:
-    """What it says, up to the line that has this in it."""
+def read_until(program: Started, until: str) -> str:
+    """Return its output up to the line that contains the text."""
     assert program.stdout is not None
-    said = ""
-    while until not in said:
+    text = ""
+    while until not in text:
         line = program.stdout.readline()
-        assert line, (said, program.communicate()[1])
-        said += line
-    return said
+        assert line, (text, program.communicate()[1])
+        text += line
+    return text
 
 
 def ended(program: Started, number: signal.Signals = signal.SIGTERM) -> tuple[int, float, str]:
-    """How it ended, after how long, and what it complained of."""
+    """Return its exit code, the seconds it took, and its stderr."""
     began = time.monotonic()
     program.send_signal(number)
     _, complaints = program.communicate(timeout=20)
@@ -82,7 +82,7 @@ def test_a_hub_prints_its_url_and_stops_on_a_signal(
     state = tmp_path / "state"
     port = free_port()
     hub = start("hub", "--listen", f"127.0.0.1:{port}", "--state", str(state), env=env)
-    assert first_words(hub, "hub:") == f"fleet-smi hub: http://127.0.0.1:{port}\n"
+    assert read_until(hub, "hub:") == f"fleet-smi hub: http://127.0.0.1:{port}\n"
     client = HubClient(f"http://127.0.0.1:{port}")
     wait_until(lambda: client.fleet().nodes == ())
     client.close()
@@ -97,30 +97,30 @@ def test_a_hub_whose_state_folder_is_deleted_continues_and_stops_cleanly(
 ) -> None:
     state, port = tmp_path / "state", free_port()
     hub = start("hub", "--listen", str(port), "--state", str(state), "--insecure-open", env=env)
-    first_words(hub, "hub:")
+    read_until(hub, "hub:")
     url = f"http://127.0.0.1:{port}"
     start("simulate", "--nodes", "50", "--gpus", "2", "--to", url, env=env)
     client = HubClient(url)
-    with closing(client), urlopen(f"{url}/api/v1/stream", timeout=20) as told:
+    with closing(client), urlopen(f"{url}/api/v1/stream", timeout=20) as stream:
         wait_until(lambda: client.fleet().summary.nodes_reporting == 50)
         shutil.rmtree(state)
         before = max(node.sequence for node in client.fleet().nodes)
         wait_until(lambda: min(node.sequence for node in client.fleet().nodes) > before)
         code, seconds, _ = ended(hub)
-        assert told.read().count(b"event: change") > 1
+        assert stream.read().count(b"event: change") > 1
     assert code == 0
     assert seconds < 3
 
 
-def test_a_hub_that_may_not_start_says_why_in_one_line(tmp_path: Path, env: dict[str, str]) -> None:
+def test_a_hub_that_cannot_start_says_why_in_one_line(tmp_path: Path, env: dict[str, str]) -> None:
     state = ("--state", str(tmp_path / "state"))
-    for flags, words in (
+    for flags, text in (
         (("--listen", ":0"), "needs a viewer's token or a user"),
         (("--listen", "192.0.2.1:7070", "--insecure-open"), "cannot listen on"),
         (("--pull", "gpu01:99999"), "gpu01:99999"),
         (("--listen", "nonsense"), "is not an address"),
     ):
-        assert_error_line(run_fleet_smi("hub", *flags, *state, env=env), 2, words)
+        assert_error_line(run_fleet_smi("hub", *flags, *state, env=env), 2, text)
 
 
 def test_a_hub_reads_a_folder_and_pulls_from_an_agent(
@@ -129,7 +129,7 @@ def test_a_hub_reads_a_folder_and_pulls_from_an_agent(
     gone, port, away = tmp_path / "gone", free_port(), free_port()
     flags = ("--listen", str(port), "--state", str(tmp_path / "state"))
     ways = ("--files", str(gone), "--pull", f"127.0.0.1:{away}")
-    first_words(start("hub", *flags, *ways, env=env), "hub:")
+    read_until(start("hub", *flags, *ways, env=env), "hub:")
     client = HubClient(f"http://127.0.0.1:{port}")
 
     def troubles() -> list[str]:
@@ -141,15 +141,15 @@ def test_a_hub_reads_a_folder_and_pulls_from_an_agent(
     client.close()
 
 
-def test_up_is_a_hub_with_this_machine_in_it(
+def test_up_runs_a_hub_with_this_machine_in_it(
     tmp_path: Path, simulated: Simulated, start: Start
 ) -> None:
     env = simulated(Scenario(gpus=[SimGpu(), SimGpu()]))
     port = free_port()
     up = start("up", "--listen", str(port), "--state", str(tmp_path / "s"), env=env)
-    words = first_words(up, "Ctrl-C")
-    assert f"open  http://127.0.0.1:{port}  or run" in words
-    assert "for this machine only" in words
+    text = read_until(up, "Ctrl-C")
+    assert f"open  http://127.0.0.1:{port}  or run" in text
+    assert "for this machine only" in text
     client = HubClient(f"http://127.0.0.1:{port}")
     wait_until(lambda: client.fleet().summary.free == 2)
     (node,) = client.fleet().nodes
@@ -160,17 +160,17 @@ def test_up_is_a_hub_with_this_machine_in_it(
     assert seconds < 5
 
 
-def test_up_for_others_prints_a_token_and_the_line_to_join(
+def test_up_for_others_prints_a_token_and_the_join_command(
     tmp_path: Path, simulated: Simulated, start: Start
 ) -> None:
     env = simulated(Scenario(gpus=[SimGpu()]))
     port, state = free_port(), str(tmp_path / "s")
     flags = ("up", "--listen", f"0.0.0.0:{port}", "--state", state, "--tls", "self-signed")
-    words = first_words(start(*flags, env=env), "Ctrl-C")
-    token = re.search(r"shown only once: (\S+)", words)
+    text = read_until(start(*flags, env=env), "Ctrl-C")
+    token = re.search(r"shown only once: (\S+)", text)
     assert token is not None
-    join = re.search(r"fleet-smi agent --to (\S+) --join (\S+) --fingerprint (sha256:\w+)", words)
-    assert join is not None, words
+    join = re.search(r"fleet-smi agent --to (\S+) --join (\S+) --fingerprint (sha256:\w+)", text)
+    assert join is not None, text
     url = f"https://127.0.0.1:{port}"
     client = HubClient(url, token=token[1], fingerprint=join[3])
     wait_until(lambda: client.fleet().summary.gpus == 1)
@@ -181,7 +181,7 @@ def test_up_for_others_prints_a_token_and_the_line_to_join(
     assert f'joined="{url}"' in joined.stderr
 
 
-def test_the_demo_shows_its_fleet_once(env: dict[str, str]) -> None:
+def test_demo_once_prints_its_fleet(env: dict[str, str]) -> None:
     done = run_fleet_smi(
         "demo", "--once", "--listen", str(free_port()), env=env, timeout_seconds=60
     )
@@ -191,7 +191,7 @@ def test_the_demo_shows_its_fleet_once(env: dict[str, str]) -> None:
         assert state in done.stdout
 
 
-def test_the_demo_as_json_is_a_fleet_of_twelve_over_the_real_wire(env: dict[str, str]) -> None:
+def test_demo_json_has_twelve_nodes(env: dict[str, str]) -> None:
     done = run_fleet_smi(
         "demo", "--json", "--listen", str(free_port()), env=env, timeout_seconds=60
     )
@@ -204,7 +204,7 @@ def test_the_demo_as_json_is_a_fleet_of_twelve_over_the_real_wire(env: dict[str,
 def test_the_demo_runs_until_it_is_interrupted(env: dict[str, str], start: Start) -> None:
     port = free_port()
     demo = start("demo", "--listen", str(port), env=env)
-    assert f"--hub http://127.0.0.1:{port}" in first_words(demo, "Press Ctrl-C to stop.")
+    assert f"--hub http://127.0.0.1:{port}" in read_until(demo, "Press Ctrl-C to stop.")
     table = run_fleet_smi("free", "--hub", f"http://127.0.0.1:{port}", env=env)
     assert table.returncode == 0
     code, seconds, complaints = ended(demo, signal.SIGINT)
@@ -212,20 +212,20 @@ def test_the_demo_runs_until_it_is_interrupted(env: dict[str, str], start: Start
     assert seconds < 5
 
 
-def test_where_there_are_gpus_the_demo_gives_way_to_them(
+def test_demo_unless_gpus_runs_up_if_there_are_gpus(
     env: dict[str, str], start: Start, simulated: Simulated, tmp_path: Path
 ) -> None:
     port = free_port()
     own = {"FLEET_SMI_HUB_LISTEN": str(port), "FLEET_SMI_HUB_STATE": str(tmp_path / "own")}
     machine = simulated(Scenario(gpus=[SimGpu(name="NVIDIA T4")]))
     running = start("demo", "--unless-gpus", env=env | machine | own)
-    assert f"http://127.0.0.1:{port}" in first_words(running, "press Ctrl-C to stop")
+    assert f"http://127.0.0.1:{port}" in read_until(running, "press Ctrl-C to stop")
     client = HubClient(f"http://127.0.0.1:{port}")
     wait_until(lambda: [gpu.name for gpu in client.fleet().nodes[0].gpus] == ["NVIDIA T4"])
     client.close()
 
 
-def test_a_demo_on_a_port_that_is_taken_says_so(env: dict[str, str]) -> None:
+def test_a_demo_on_a_used_port_is_refused(env: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         done = run_fleet_smi("demo", "--once", "--listen", str(port), env=env)
