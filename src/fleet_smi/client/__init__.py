@@ -1,1 +1,1 @@
-"""The hub from Python, over HTTP: light enough for an agent."""
+"""HTTP client of a hub: for agents, commands and scripts; imports little, to save memory."""

@@ -58,7 +58,7 @@ class HubConnection:
             self.close()
             if was_cancelled or not was_open:
                 raise self._translate(error) from None
-        except OSError as error:
+        except OSError as error:  # not retried: a timeout would double
             self.close()
             raise self._translate(error) from None
         # Retry once on a new connection: the hub may have closed an idle one meanwhile.
@@ -90,6 +90,7 @@ class HubConnection:
     def _connect(self) -> Http1Connection:
         sock = _socket(self._host, self._port, self._timeout_seconds)
         if self._scheme == "https":
+            # Imported here: an agent that uses plain HTTP never loads OpenSSL.
             from fleet_smi.client.tls import wrap_tls
 
             sock = wrap_tls(sock, self._host, self.url, self._fingerprint)
@@ -108,6 +109,7 @@ class HubConnection:
             return Undecodable(
                 f"{where} does not answer as a hub does ({error}): check the port and http/https"
             )
+        # By name: importing `ssl` to check a type would load OpenSSL.
         if type(error).__module__ == "ssl":
             return self._translate_tls(where, error)
         if isinstance(error, ConnectionResetError) and self._scheme == "http":

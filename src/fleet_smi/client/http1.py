@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 _MAX_HEAD_BYTES = 64 << 10
-_MAX_DIGITS = 12
+_MAX_DIGITS = 12  # of a length, before it is converted to a number
 _BODY_READ_BYTES = 64 << 10
 # Enough for the head and a receipt: allocating more would cost more than a small response.
 _HEAD_READ_BYTES = 4 << 10
@@ -112,6 +112,7 @@ class Http1Connection:
 
     def _read_chunk_length(self) -> int:
         digits = self._read_until(b"\r\n").partition(b";")[0].strip()
+        # Checked first: `int` would also accept a sign and underscores.
         if not digits.isalnum() or len(digits) > _MAX_DIGITS:
             raise ProtocolError("a chunk without a length")
         try:

@@ -173,6 +173,7 @@ def _error(response: Response, url: str) -> FleetError:
         message = f"answered with status {response.status}; is it a fleet-smi hub?"
     else:
         message = error.message
+    # 421: the hub does not answer to this host name.
     if response.status in (401, 403, 421):
         return Refused(f"hub {url}: {message}")
     if response.status in (400, 404, 409, 422):

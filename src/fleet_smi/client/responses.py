@@ -46,7 +46,7 @@ def decode_join_token(body: bytes) -> str:
 
 
 def decode_error(body: bytes) -> ErrorResponse | None:
-    """The error in a response, its message sanitised; `None` if it is not from a hub."""
+    """The error in a response, its message sanitised; `None` if the body is not a hub's error."""
     try:
         error = decode_response(body, _ErrorDocument).error
     except Undecodable:

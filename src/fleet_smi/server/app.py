@@ -47,7 +47,7 @@ def load_endpoints() -> tuple[Endpoint, ...]:
 def _starlette(services: Services) -> Starlette:
     app = Starlette(
         routes=[_route(endpoint, services) for endpoint in load_endpoints()],
-        exception_handlers={HTTPException: _no_endpoint},
+        exception_handlers={HTTPException: _routing_error},
     )
     app.router.redirect_slashes = False  # a wrong path is a 404, never a redirect
     return app
@@ -57,6 +57,7 @@ def _route(endpoint: Endpoint, services: Services) -> Route:
     async def respond(request: Request) -> Response:
         try:
             return await endpoint.handler(await _context(endpoint, request, services))
+        # From the specific to the general: `Refused` and `UsageError` are `FleetError`s.
         except ApiError as error:
             return _error_response(error.http_error)
         except UsageError as error:
@@ -86,6 +87,7 @@ async def _context(endpoint: Endpoint, request: Request, services: Services) -> 
 
 def _parse_query(query_type: type[msgspec.Struct], request: Request) -> Any:
     try:
+        # Not strict: every value of a query is text, also of a number.
         return msgspec.convert(dict(request.query_params), query_type, strict=False)
     except msgspec.ValidationError as error:
         raise ApiError(HttpError(400, "bad_query", describe_error(error))) from None
@@ -94,6 +96,7 @@ def _parse_query(query_type: type[msgspec.Struct], request: Request) -> Any:
 async def _parse_body(body_type: Any, request: Request) -> Any:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise ApiError(HttpError(415, "not_json", "send this as application/json"))
+    # Counted while it is read: Content-Length may be absent or wrong.
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -103,7 +106,7 @@ async def _parse_body(body_type: Any, request: Request) -> Any:
             )
     try:
         return msgspec.json.decode(bytes(body), type=body_type)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deep
         raise ApiError(HttpError(400, "bad_body", describe_error(error))) from None
 
 
@@ -113,7 +116,8 @@ def _error_response(error: HttpError) -> Response:
     return response
 
 
-async def _no_endpoint(_: Request, error: Exception) -> Response:
+async def _routing_error(_: Request, error: Exception) -> Response:
+    """405 where the path exists for another method, otherwise 404."""
     allow = (getattr(error, "headers", None) or {}).get("Allow")
     if allow is not None:
         message = f"method not allowed: use {allow}"

@@ -79,6 +79,8 @@ class AccessControl:
         """
         token = bearer_token(headers)
         if token is not None:
+            # A wrong token is an error even where none is needed: falling back to anonymous
+            # access would hide the mistake, and leave guesses uncounted.
             return self._credentials.identify_token(token) or self.record_failure(
                 headers, peer, _BAD_TOKEN
             )
@@ -111,6 +113,7 @@ class AccessControl:
         self, headers: Headers, peer: str, name: str, password: str
     ) -> HttpError | tuple[bytes, bytes]:
         """Check a password; return the header that sets the session cookie, or the error."""
+        # Against login CSRF: a foreign page must not log a browser in to an account of its own.
         refusal = check_same_origin(headers, has_ambient_credentials=True)
         # Counted before the password is checked, and refunded if it is right: otherwise many
         # concurrent guesses would all pass the limit before the first one is counted.
@@ -162,7 +165,7 @@ class AccessControl:
         if action == "view":
             return identity.role != "node"
         if identity.auth_method == "open":
-            # Open access must not let anybody report for a node that has its own credential.
+            # Open access must not let anyone report for a node that has its own credential.
             return self._insecure_open and not self._credentials.has_node_credential(node_id or "")
         return identity.role == "node" and node_id in (None, identity.node_id)
 
@@ -198,10 +201,13 @@ def check_same_origin(headers: Headers, *, has_ambient_credentials: bool) -> Htt
     Ambient credentials are those that a browser attaches by itself, whichever page sends the
     request: then the page must be the hub's own, and the body one that no HTML form can send.
     """
+    # Browsers set Sec-Fetch-Site themselves, and no page can change it; older ones have only
+    # Origin, and a request with neither is not from a browser.
     site, origin = _header(headers, b"sec-fetch-site"), _header(headers, b"origin")
     if site:
         is_own_page = site == "same-origin"
     elif origin:
+        # Without the scheme, which behind a TLS proxy is not the one of this connection.
         is_own_page = origin.partition("://")[2] == _header(headers, b"host")
     else:
         is_own_page = not has_ambient_credentials

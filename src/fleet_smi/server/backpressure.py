@@ -24,6 +24,7 @@ class Backpressure:
         """Whether one more report can be handled now; if not, pass it to `defer`."""
         if self._slice_ends_at is None:
             self._slice_ends_at = time.monotonic() + _SLICE_SECONDS
+            # It runs in the next iteration, when all that has arrived by now was handled.
             asyncio.get_running_loop().call_soon(self._run_slice)
         # First come, first served: nothing new overtakes what is queued.
         return not self._queue and time.monotonic() < self._slice_ends_at

@@ -114,6 +114,7 @@ class RequestContext:
 
     async def fleet_view(self) -> FleetView:
         """The fleet as the sender may see it, with every change made before the request."""
+        # One view per visibility, not per sender: all with equal rights share it.
         build = partial(_build_view, self.hub, self.command_visibility)
         return await self.services.cache.get_or_compute(self.command_visibility, build)
 

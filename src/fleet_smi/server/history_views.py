@@ -77,6 +77,7 @@ async def parse_range(context: RequestContext, query: RangeQuery) -> TimeRange:
     if not 0 < end - start <= _MAX_RANGE_SECONDS:
         days = round(_MAX_RANGE_SECONDS / 86400)
         raise UsageError(f"since must be before until, by {days} days at most")
+    # Only the end: a range may begin before the history, which then just has no data there.
     await _require_recorded(context, end)
     return TimeRange(start, end)
 
@@ -96,7 +97,7 @@ async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
 async def _require_recorded(context: RequestContext, moment: float) -> None:
     oldest = await require_history(context).oldest_after(moment)
     if oldest is not None:
-        if not isfinite(oldest):
+        if not isfinite(oldest):  # nothing is recorded yet
             raise UsageError("the history is still empty: request a later moment")
         raise UsageError(f"the history begins at {_format_local(oldest)}")
 

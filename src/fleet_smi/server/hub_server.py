@@ -50,13 +50,16 @@ class HubServer:
         self.state_folder = Path(settings.state)
         # What was opened is closed in reverse order, also if a later step fails.
         with ExitStack() as stack:
+            # The lock first: a second hub must not touch anything in the folder.
             stack.callback(os.close, state_folder.lock_folder(self.state_folder))
             self._engine = open_database(self.state_folder)
             stack.callback(self._engine.dispose)
+            # Before these files exist, so that they are removed if a step below fails.
             stack.callback(state_folder.remove_runtime_files, self.state_folder)
             self.credentials = self._credentials()
             stack.callback(self.credentials.close)
             self.tls, self.fingerprint = _certificate(settings, self.state_folder)
+            # Before the socket is bound: an unprotected hub must not be reachable for a moment.
             self.warning = self._check_bind(settings)
             node_store = NodeStore(self._engine, NodeCheckpoint)
             stack.callback(node_store.close)
@@ -71,6 +74,7 @@ class HubServer:
             stack.callback(self._socket.close)
             self._app = self._build_app(settings)
             self.listeners = build_listeners(settings, self.hub)
+            # The address file last: commands that find it can connect.
             self.url = self._url(settings.listen.host, socket.gethostname())
             local_url = self._url(settings.listen.host, "127.0.0.1")
             state_folder.write_running_hub(
@@ -182,7 +186,7 @@ def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive 
             10: settings.history_keep_10s,
             60: settings.history_keep_1m,
             900: settings.history_keep_15m,
-            10800: settings.history_keep_ledger,
+            10800: settings.history_keep_ledger,  # the coarsest lasts as long as the ledger
         },
         ledger_seconds=settings.history_keep_ledger,
         max_bytes=settings.history_most,
@@ -191,6 +195,7 @@ def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive 
 
 
 def _certificate(settings: HubSettings, folder: Path) -> tuple[TlsFiles | None, str | None]:
+    # The admin's own certificate is not pinned: clients verify it by its authority.
     if settings.tls_cert is not None and settings.tls_key is not None:
         return TlsFiles(settings.tls_cert, settings.tls_key), None
     if settings.tls is None:

@@ -15,7 +15,7 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Message, Receive, Send], Awaitable[None]]
 
 _MAX_ACCEPTED_HOSTS = 64
-_MAX_HOST_BYTES = 262
+_MAX_HOST_BYTES = 262  # no host name with a port is longer
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; "
@@ -48,6 +48,7 @@ class AllowedHosts:
     def __init__(self, bind_host: str, names: Iterable[str] = ()) -> None:
         self._any_address = bind_host in WILDCARDS
         full = {_normalize(name) for name in (bind_host, *names)} - {""}
+        # Also without the domain, as people on the same network type it.
         self._names = full | {name.partition(".")[0] for name in full if not parse_address(name)}
         self._accepted: set[bytes] = set()
 
@@ -64,7 +65,8 @@ class AllowedHosts:
                 "unknown_host",
                 "this hub does not answer to that host name: add it to the setting `hub.hosts`",
             )
-        # Agents send the same few values again and again; the limit is for senders of many.
+        # A cache, because agents send the same few values with every report. Bounded, because
+        # where any address is accepted a sender can make up many.
         if len(self._accepted) < _MAX_ACCEPTED_HOSTS:
             self._accepted.add(named[0])
         return None

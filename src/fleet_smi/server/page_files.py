@@ -1,6 +1,6 @@
 """The files of the built web page, read and compressed once.
 
-They hold no data of the fleet, so anybody may load them: the page itself asks for a login.
+They hold no data of the fleet, so no login is needed to load them: the page itself shows one.
 """
 
 import zlib
@@ -44,4 +44,5 @@ def _read(folder: Path) -> dict[str, PageFile]:
 def _file(path: Path) -> PageFile:
     body = path.read_bytes()
     gzipped = zlib.compress(body, 9, zlib.MAX_WBITS | 16)
+    # The build puts a hash of the content into the names of assets, and of nothing else.
     return PageFile(body, gzipped, _MEDIA_TYPES[path.suffix], path.parent.name == "assets")

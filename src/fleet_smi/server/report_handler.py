@@ -56,6 +56,8 @@ class ReportResponse(NamedTuple):
 
 
 def _catch_bugs(step: Callable[_Args, _Result]) -> Callable[_Args, _Result | HttpError]:
+    """Return an error instead of raising: the protocol calls these steps outside of ASGI."""
+
     @wraps(step)
     def guarded(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result | HttpError:
         try:
@@ -123,7 +125,8 @@ class ReportHandler:
         except DeliveryError as error:
             return self._undecodable(error, identity)
         snapshot = report.snapshots[-1]
-        # Only now is it known which node the report claims to be from.
+        # Only now is it known which node the report claims to be from; the decoder has checked
+        # that all its snapshots are of one node.
         refusal = self._access.authorize(identity, "report", snapshot.node_id)
         if refusal is not None:
             return refusal
@@ -131,6 +134,7 @@ class ReportHandler:
         return ReportResponse(encode_receipt(self._hub.receipt(snapshot)))
 
     def _undecodable(self, error: DeliveryError, identity: Identity) -> HttpError:
+        # Shown as a failure of the node only where the credential says which one it is.
         if identity.node_id is not None:
             self._push.reject(identity.node_id, error)
         code = "wrong_version" if isinstance(error, UnsupportedVersion) else "undecodable"
@@ -139,7 +143,7 @@ class ReportHandler:
 
 def _media_type(headers: Headers) -> bytes | HttpError:
     """The media type of the body, or the error for a body that is too large or unsupported."""
-    media_type = _MSGPACK
+    media_type = _MSGPACK  # without a header it is what agents send
     for name, value in headers:
         if name == b"content-type":
             media_type = value.partition(b";")[0].strip().lower()

@@ -29,6 +29,7 @@ class ReportProtocol(TimeoutProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, or defer them while there are too many reports."""
+        # Decided by the first bytes, before parsing: a report that waits has cost nothing yet.
         backpressure = None if self._reports is None else self._reports.backpressure
         if self._deferred:
             # More of a report that waits: stop reading, so that the sender's own buffer fills.
@@ -41,6 +42,8 @@ class ReportProtocol(TimeoutProtocol):
         ):
             super().data_received(data)
         else:
+            # Reading continues: most reports come in one piece, and to pause and resume would
+            # cost two system calls for each.
             self._deferred.append(data)
             backpressure.defer(self._resume)
 
@@ -48,8 +51,9 @@ class ReportProtocol(TimeoutProtocol):
         deferred, self._deferred = self._deferred, []
         if self.transport.is_closing():
             return
-        if len(deferred) > 1:
+        if len(deferred) > 1:  # only then reading was paused
             self.transport.resume_reading()
+        # Not through this class: what has waited must not be deferred again.
         for data in deferred:
             super().data_received(data)
 
@@ -68,6 +72,7 @@ class ReportProtocol(TimeoutProtocol):
         peer = "" if self.client is None else self.client[0]
         self._sender = self._reports.admit(method, self.headers, peer)
         if isinstance(self._sender, HttpError):
+            # Before the body has arrived; the rest is discarded and the connection stays usable.
             self.transport.write(_encode_response(self._sender))
 
     def on_body(self, body: bytes) -> None:

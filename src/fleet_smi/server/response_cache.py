@@ -38,6 +38,7 @@ async def cached_json_response(
         tag = _etag(context)
         return _TaggedBody(tag, await compress_body(await encode()))
 
+    # A client that has this version costs nothing: no body is computed or even looked up.
     client_tags = re.split(r"\s*,\s*", context.header("if-none-match"))
     tag = _etag(context)
     if tag not in client_tags:
@@ -71,4 +72,5 @@ async def encoded_json_response(
 
 
 def _etag(context: RequestContext) -> str:
+    # Weak: the gzipped and the plain body have the same tag, and a body may be newer than it.
     return f'W/"{context.hub.instance_id}-{context.hub.version}-{context.command_visibility}"'

@@ -47,6 +47,7 @@ class SingleFlightCache:
     ) -> _T:
         loop = asyncio.get_running_loop()
         if previous is not None:
+            # Not awaited itself: its failure is not the failure of this one.
             await asyncio.wait([previous.task])
             await asyncio.sleep(previous.pause_until - loop.time())
         # Nothing may be awaited between these two: a change in between would be missed.
@@ -55,6 +56,7 @@ class SingleFlightCache:
         try:
             return await computation
         finally:
+            # One that fits into a slice of the event loop is too cheap to be limited.
             pause_seconds = 0.0
             if computation.seconds > _SLICE_SECONDS:
                 pause_seconds = min(_MAX_PAUSE_SECONDS, _PAUSE_FACTOR * computation.seconds)
@@ -65,7 +67,7 @@ class SingleFlightCache:
                 self._evict(key, flight)
 
     def _evict(self, key: Hashable, flight: "_Flight") -> None:
-        if self._flights.get(key) is flight:
+        if self._flights.get(key) is flight:  # and not a newer one
             del self._flights[key]
 
 

@@ -1,6 +1,6 @@
 """Timeouts of HTTP connections: slow requests and idle connections are closed.
 
-There is one timer per connection, which checks the deadline now and then. To cancel and set
+There is one timer per connection, which checks the deadline periodically. To cancel and set
 a timer for every request would cost more than parsing its headers.
 """
 
@@ -26,7 +26,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         self._check_deadline()
 
     def on_message_begin(self) -> None:
-        """Give a new request its time."""
+        """Set the deadline of a new request."""
         super().on_message_begin()
         self.start_request_timeout()
 
@@ -54,5 +54,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         if left <= 0:
             self.transport.close()
         else:
+            # Not later than a request timeout from now: a new request may set a deadline as
+            # early as that.
             delay = min(left, REQUEST_TIMEOUT_SECONDS)
             self._timer = self.loop.call_later(delay, self._check_deadline)

@@ -1,6 +1,6 @@
 """The self-signed TLS certificate of the hub, pinned by agents through its fingerprint.
 
-It is created once and then kept: agents trust the fingerprint, so a new certificate (because
+It is created once and never renewed: agents trust the fingerprint, so a new certificate (because
 the machine has a new address, say) would lock out every node. Key and certificate are in one
 file, so that they are always a pair.
 """
@@ -90,7 +90,7 @@ def _create(names: Iterable[str]) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _CLOCK_TOLERANCE)
         .not_valid_after(now + timedelta(days=_DAYS))
-        .add_extension(x509.SubjectAlternativeName([_name(each) for each in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, SHA256())
     )

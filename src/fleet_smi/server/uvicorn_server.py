@@ -13,6 +13,7 @@ from fleet_smi.errors import UsageError
 from fleet_smi.server.report_protocol import ReportProtocol
 from fleet_smi.server.timeouts import IDLE_TIMEOUT_SECONDS
 
+# Streams of events never end by themselves, and must not delay the shutdown.
 _GRACE_SECONDS = 1
 _BACKLOG = 2048
 
@@ -38,6 +39,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family, _, _, _, address = addresses[0]
+        # Host and port only: an IPv6 address has two more fields.
         return socket.create_server(
             address[:2], family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=False
         )
@@ -55,7 +57,7 @@ async def serve(
     """Serve on these sockets until cancelled; pending responses get a moment to finish."""
     config = uvicorn.Config(
         app,
-        loop="none",
+        loop="none",  # the caller runs the event loop
         http=ReportProtocol,
         ws="none",
         lifespan="off",
@@ -63,6 +65,7 @@ async def serve(
         access_log=False,
         server_header=False,
         date_header=False,
+        # Forwarded headers are interpreted by `AccessControl`, and only from trusted proxies.
         proxy_headers=False,
         timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -72,6 +75,7 @@ async def serve(
     server = _Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=list(sockets)))
     try:
+        # Shielded: uvicorn is ended by its flag, so that it answers pending requests first.
         await asyncio.shield(serving)
     except asyncio.CancelledError:
         server.should_exit = True

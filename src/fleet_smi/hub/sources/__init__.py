@@ -36,7 +36,7 @@ SOURCES: dict[str, SourceEntry] = {
     "cluster-smi": SourceEntry(
         "fleet_smi.compat.cluster_smi.source", ("cluster_smi_nodes", "cluster_smi_routers")
     ),
-    # It reads this machine's drivers, which the hub's own room may not import.
+    # It reads this machine's drivers: code of the `node` package, which `hub` may not import.
     "self": SourceEntry("fleet_smi.local", ("include_self",)),
 }
 

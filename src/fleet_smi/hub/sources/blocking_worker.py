@@ -52,6 +52,7 @@ class BlockingWorker:
         """End the thread; one that hangs is abandoned."""
         if self._thread is not None:
             self._jobs.put(None)
+            # Joining a thread that hangs would hang the event loop.
             if not self.is_stuck:
                 self._thread.join()
             self._thread = None
@@ -70,12 +71,13 @@ class _Job:
             result, failure = self._work(), None
         except Exception as error:  # noqa: BLE001  # raised again in the waiter
             result, failure = None, error
+        # Before the result is passed on: the worker is free even if the waiter is gone.
         self.is_done = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.future.get_loop().call_soon_threadsafe(self._set_result, result, failure)
 
     def _set_result(self, result: Any, failure: Exception | None) -> None:
-        if self.future.cancelled():
+        if self.future.cancelled():  # by the timeout
             return
         if failure is None:
             self.future.set_result(result)

@@ -67,6 +67,7 @@ class FilesSource:
         self._timeout_seconds = timeout_seconds
         self._grace_seconds = grace_seconds
         self._clock = clock
+        # Without a lock: only the worker thread uses these, for one scan at a time.
         self._seen: dict[Path, _SeenFile] = {}
         self._truncated_since: dict[Path, float] = {}
         self._last_scan_at = 0.0
@@ -109,6 +110,7 @@ class FilesSource:
     async def _read_in_worker(self, *, reread: bool) -> Sequence[Delivery]:
         """Read the folder in a thread: a shared disk may hang, the event loop must not."""
         try:
+            # A list: a generator would read the disk later, on the event loop.
             return await self._worker.call(
                 lambda: list(self._read_folder(reread=reread)), self._timeout_seconds
             )
@@ -130,6 +132,7 @@ class FilesSource:
         self._truncated_since = {
             path: since for path, since in self._truncated_since.items() if path in current
         }
+        # When it began: a file that changed during this scan has changed after that.
         self._last_scan_at = now
 
     def _read_or_failure(self, path: Path, *, reread: bool) -> Iterator[Delivery]:
@@ -140,6 +143,7 @@ class FilesSource:
         except FileNotFoundError:
             return  # its node is replacing it at this moment
         except DeliveryError as error:
+            # Only if it was complete before: its node then still has that report to show.
             is_truncated = path in self._seen and isinstance(error, EmptyReport | TruncatedReport)
             if not (is_truncated and self._is_being_written(path)):
                 failure = type(error)(error.message, target)
@@ -157,6 +161,7 @@ class FilesSource:
             body = file.read()
         written_at = self._written_at(file, seen, now)
         if written_at is None:
+            # Remembered without a time: its next change is dated by the scans.
             self._seen[path] = _SeenFile(file.stamp, None)
             ahead = format_duration(file.modified_at - now)
             raise Undecodable(f"is dated {ahead} from now: its age is unknown until it changes")

@@ -12,7 +12,7 @@ _MAX_BACKOFF_SECONDS = 60.0
 
 
 async def ticks(interval_seconds: float) -> AsyncIterator[None]:
-    """Yield now and then on a fixed grid: slow rounds neither drift nor queue up."""
+    """Yield immediately, then on a fixed grid: slow rounds neither drift nor queue up."""
     loop = asyncio.get_running_loop()
     due = loop.time()
     while True:
@@ -52,10 +52,12 @@ async def _poll_repeatedly(
 
 def _next_due(due: float, now: float, interval: float, failures: int) -> float:
     """The time of the next poll: on the grid, or after an exponential back-off with jitter."""
+    # A single failure does not change the schedule: the next poll is its retry.
     if failures > 1:
         longest = max(interval, _MAX_BACKOFF_SECONDS)
         # The exponent is bounded: a node that fails for weeks must not overflow a float.
         wait = min(longest, interval * 2.0 ** min(failures - 1, 16))
+        # Jitter: targets that failed together must not be polled together again.
         return now + wait * random.uniform(0.5, 1.0)  # noqa: S311
     # The next point of the grid after now (a ceiling division), at least one interval on.
     return due + interval * max(1.0, -(-(now - due) // interval))

@@ -57,7 +57,7 @@ def _headers(token: str | None) -> dict[str, str]:
 
 def _parse(target: str, body: bytes) -> Delivery:
     report = decode_report(body)
-    snapshot = report.snapshots[-1]
+    snapshot = report.snapshots[-1]  # the latest is all that an agent serves this way
     return Delivery(
         source=PullSource.name,
         target=target,

@@ -1,4 +1,4 @@
-"""The `push` source: reports that agents send to the hub's HTTP server."""
+"""The `push` source: reports that agents send to the hub's HTTP server, which creates it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class PushSource:
         self._deliver: DeliverCallback | None = None
 
     async def poll(self) -> Sequence[Delivery]:
-        """Nothing: there is nothing to poll."""
+        """Return nothing: agents connect to the hub, not the hub to them."""
         return ()
 
     async def run(self, deliver: DeliverCallback) -> None:

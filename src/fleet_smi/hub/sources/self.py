@@ -1,4 +1,8 @@
-"""The `self` source: the hub's own machine, read without an agent."""
+"""The `self` source: the hub's own machine, read without an agent.
+
+`fleet_smi.local` creates it: reading drivers is code of the `node` package, which the hub may
+not import.
+"""
 
 from collections.abc import Callable, Sequence
 

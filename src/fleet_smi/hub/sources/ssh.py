@@ -18,7 +18,7 @@ from fleet_smi.wire.report import MAX_REPORT_BYTES, Report
 
 __all__ = ["SshSource", "expand_hosts", "read_hosts_file"]
 
-_SSH_FAILED_EXIT_CODE = 255
+_SSH_FAILED_EXIT_CODE = 255  # of ssh itself; any other is that of the remote script
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -94,6 +94,7 @@ class SshSource:
         return Delivery(
             source=self.name,
             target=host,
+            # How often the hub polls, not how often an agent there would report.
             result=replace(snapshot, interval_seconds=interval_seconds),
             age_seconds=report.age_seconds(snapshot),
         )
@@ -113,6 +114,8 @@ class SshSource:
     def _parse(self, output: SshOutput, marker: str) -> Report:
         if len(output.stdout) > MAX_REPORT_BYTES:
             raise Undecodable(f"it printed more than {MAX_REPORT_BYTES >> 20} MiB")
+        # Tried before the exit code: a script that was killed because the driver hangs has
+        # printed the rest of the node already.
         try:
             report = parse_script_output(
                 output.stdout, marker, within_deadline=output.exit_code is not None

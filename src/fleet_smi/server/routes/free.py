@@ -50,9 +50,9 @@ async def free(context: RequestContext) -> Response:
     async def encode() -> bytes:
         view = await fleet_at(context, query.at)
         candidates = [
-            one
+            candidate
             async for node in iterate_cooperatively(view.nodes)
-            for one in node_candidates(node, request)
+            for candidate in node_candidates(node, request)
         ]
         offer = choose_offer(view, candidates, request, context.hub.fleet.thresholds)
         return to_json(offer if query.why else replace(offer, refused=()))

@@ -9,7 +9,7 @@ from fleet_smi.server.history_views import require_history, threaded_json_respon
 
 
 async def history_state(context: RequestContext) -> Response:
-    """How long each resolution is kept, its size on disk, and where records are missing."""
+    """The retention of each resolution, the size on disk, and where records are missing."""
     services = context.services
     found = await require_history(context).storage_status()
     priced = replace(found, energy_price=services.energy_price, currency=services.currency)

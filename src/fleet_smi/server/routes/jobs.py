@@ -24,6 +24,7 @@ from fleet_smi.server.history_views import (
 from fleet_smi.server.http_error import HttpError
 
 _MAX_JOBS = 50_000
+# Of one job that is looked up by its id: how far after its start its parts are read.
 _MAX_JOB_SECONDS = 31 * 86400.0
 
 
@@ -56,8 +57,8 @@ async def get_job(context: RequestContext) -> Response:
     """One job, with its part on each of its GPUs."""
     job_id, history = context.path_params["job_id"], require_history(context)
     start = job_start(job_id)
-    # The id holds the second that the job began in, not its user: look it up among those who
-    # were there in that second, then read the whole job of that one user.
+    # The id holds the second that the job began in, not its user: look it up among all
+    # processes of that second, then read the whole job of that one user.
     first = (
         None
         if start is None

@@ -11,6 +11,7 @@ from fleet_smi.server.openapi import build_document
 
 @cache
 def _document() -> bytes:
+    # Imported here: `load_endpoints` imports this module.
     from fleet_smi.server.app import load_endpoints
 
     return msgspec.json.encode(build_document(load_endpoints()))

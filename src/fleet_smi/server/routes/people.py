@@ -25,7 +25,9 @@ async def list_people(context: RequestContext) -> Response:
     async def encode() -> bytes:
         view = await fleet_at(context, query.at)
         holdings = [
-            one async for node in iterate_cooperatively(view.nodes) for one in node_holdings(node)
+            holding
+            async for node in iterate_cooperatively(view.nodes)
+            for holding in node_holdings(node)
         ]
         return to_json(summarize_people(view, holdings, unset_to_none(query.user)))
 

@@ -17,7 +17,7 @@ from fleet_smi.wire.event import Event, StreamUpdate, encode_event_data
 
 _HEADERS = {
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",
+    "X-Accel-Buffering": "no",  # nginx would hold back events until its buffer is full
     "Vary": "Authorization, Cookie, Accept-Encoding",
 }
 
