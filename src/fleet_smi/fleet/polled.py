@@ -61,6 +61,7 @@ class PolledFleet:
             self._fleet.drop_target(via)
         else:
             snapshot = _with_interval(delivery.result, interval_seconds)
+            # An age, not the node's time of day: its clock may be wrong.
             self._fleet.apply(snapshot, now - delivery.age_seconds, via)
 
 

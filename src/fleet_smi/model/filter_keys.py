@@ -68,6 +68,7 @@ TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
 FIGURE_GETTERS: Mapping[FigureKey, FigureGetter] = {
     "mem": _live(_free_bytes),
     "used": _live(lambda gpu: _bytes(gpu.memory_used_bytes)),
+    # Not `_live`: the size of the memory does not change while a node is silent.
     "total": lambda _, gpu: _bytes(gpu.memory_total_bytes),
     "load": _live(lambda gpu: round_finite(gpu.busy_percent)),
     "temp": _live(lambda gpu: round_finite(gpu.temperature_celsius)),

@@ -153,6 +153,7 @@ UNRANKED_MODEL = len(MODELS_BY_SPEED)
 
 
 def _words(text: str) -> str:
+    # Blanks at both ends, so that "A10" is not found within "A100".
     return f" {' '.join(re.findall('[a-z0-9]+', text.casefold()))} "
 
 

@@ -129,6 +129,7 @@ def _verdict(
         reason=None if redundant else verdict.reason,
         was=was,
         users=users,
+        # A time, not a duration: it stays the same, and sends no event, while the GPU stays idle.
         idle_since=None if idle is None else round(sampled_at - idle),
         notes=tuple([note.kind for note in verdict.notes]) if verdict.notes else (),
     )

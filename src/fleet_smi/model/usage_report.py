@@ -156,6 +156,7 @@ def hours_of_day(
     """Return the mean over all points of each hour of the day that has any."""
     by_hour: dict[int, list[RibbonPoint]] = {}
     for moment in moments:
+        # Without any report the GPUs in use are unknown, not zero.
         if moment.nodes_reporting:
             by_hour.setdefault(to_local_time(moment.at).hour, []).append(moment)
     return tuple(

@@ -12,6 +12,7 @@ _SINGULAR = {"user": "person", "group": "group", "node": "node", "model": "model
 def format_hours(seconds: float) -> str:
     """Format hours without a unit: "0.4", "12", "2,425"."""
     count = seconds / HOUR_SECONDS
+    # From 9.95 on, one decimal would round to "10.0".
     return f"{count:.1f}" if 0 < count < 9.95 else f"{count:,.0f}"
 
 

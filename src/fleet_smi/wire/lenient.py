@@ -98,6 +98,7 @@ class LenientDecoder:
         replacements = _replacements(shape, position)
         for field, kind in constrained_fields(shape):
             value = self._field(getattr(loose, field.name), field, kind, unread)
+            # Not only required fields: a fault of an unknown kind must not become "no fault".
             if value is _DEFAULT and (field.required or field.name in unread):
                 value = replacements.get(field.name, _DEFAULT)
             if value is not _DEFAULT:

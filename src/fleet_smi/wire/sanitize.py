@@ -89,11 +89,12 @@ def _is_printable(encoded: bytes) -> bool:
     The encoder escapes control characters below 0x20, and writes everything else as it is:
     a few passes over the bytes find them all.
     """
+    # UTF-8 without its ASCII bytes is still UTF-8: no other character contains any of them.
     if not encoded.isascii() and not encoded.translate(None, _ASCII).decode().isprintable():
         return False
     if b"\\" in encoded and not _HARMLESS_ESCAPES.issuperset(_ESCAPES.findall(encoded)):
         return False
-    return b"\x7f" not in encoded
+    return b"\x7f" not in encoded  # DEL is ASCII, and not escaped
 
 
 def _sanitize_texts(value: Any) -> Any:

@@ -18,6 +18,7 @@ def _silent(node: NodeView, elapsed_seconds: float, now: float) -> NodeView:
     if node.age_seconds is None:
         return node
     age = node.age_seconds + elapsed_seconds
+    # Silence is applied once: a second time would replace the last known state by "unknown".
     gpus = node.gpus if node.silent else tuple(_gpu(gpu, age, now - age) for gpu in node.gpus)
     return replace(node, age_seconds=age, silent=True, gpus=gpus)
 

@@ -15,6 +15,7 @@ def instances(inputs: VerdictInput) -> RuleResult | None:
     if not inputs.instance_verdicts:
         return _no_instance(inputs)
     gpu, states = inputs.gpu, [verdict.state for verdict in inputs.instance_verdicts]
+    # The driver lists the processes of instances under the whole GPU, too.
     inside = {process.pid for instance in gpu.instances for process in instance.processes or ()}
     outside = any(
         process.pid not in inside and not is_display(process)

@@ -138,7 +138,10 @@ def is_display(process: Process) -> bool:
 
 
 def is_windowed(process: Process) -> bool:
-    """Return whether a windowing driver lists it: compute and graphics, without a memory figure."""
+    """Return whether a windowing driver lists it: compute and graphics, without a memory figure.
+
+    Such drivers (WDDM on Windows) list every program with a window in this way.
+    """
     return (
         process.kind == "compute+graphics"
         and process.gpu_memory_bytes is None

@@ -65,6 +65,7 @@ def _block(block: str) -> tuple[Element, bool]:
     block = _rewrite(block, "process_name", lambda name: escape(unescape(name)))
     if end >= 0:
         try:
+            # Searched again: escaping may have moved it.
             return fromstring(block[: block.find("</gpu>") + len("</gpu>")]), True  # noqa: S314
         except ParseError:
             pass

@@ -113,6 +113,7 @@ def _container(cgroup: str) -> str | None:
 
 def _pod(cgroup: str) -> str | None:
     uid = _first_group(_POD, cgroup) if "pod" in cgroup else None
+    # In the names of systemd slices "-" separates levels: there the uid is written with "_".
     return uid.replace("_", "-") if uid else None
 
 

@@ -140,6 +140,7 @@ def _gpu(element: Element, index: int, listed: dict[str, ListedGpu]) -> Gpu:
         field: [found.text or "" for path in paths if (found := element.find(path)) is not None]
         for field, paths in _PATHS.items()
     }
+    # The attribute `id` is the address as well, and is whole where the elements break off.
     texts["pci_bus_id"].append(element.get("id", ""))
     texts |= {field: _ecc_texts(element, layouts) for field, layouts in _ECC.items()}
     unread: dict[str, str] = {}
@@ -203,6 +204,7 @@ def _processes(element: Element, unread: dict[str, str]) -> list[tuple[Process, 
     if without_pid:
         reason = unavailable_reason(_text(without_pid[0], "pid")) or "N/A"
         unread["processes"] = f"{len(without_pid)} of {len(rows)} have no pid: {reason}"
+    # Rows without any pid are no empty list: processes exist, but none is known.
     return listed if listed or not without_pid else None
 
 

@@ -123,6 +123,7 @@ def _pci_id(card: CardFields) -> str | None:
 
 
 def _name(card: CardFields) -> str | None:
+    # Some releases print a number or a placeholder where the name should be.
     for key in ("card series", "device name"):
         name = parse_text(card.get(key))
         if name and not _HEX.fullmatch(name.lower()) and name.lower() not in _PLACEHOLDERS:

@@ -36,19 +36,19 @@ _FOOTNOTE = (
 
 
 def render_report(
-    digest: UsageReport, *, style: str, to_local_time: Callable[[float], datetime], now: float
+    report: UsageReport, *, style: str, to_local_time: Callable[[float], datetime], now: float
 ) -> str:
     """Return the whole page, as of `now`."""
-    end = min(digest.usages.end, now)
-    start = to_local_time(digest.usages.start)
+    end = min(report.usages.end, now)
+    start = to_local_time(report.usages.start)
     span = f"{start:%Y-%m-%d %H:%M} to {to_local_time(end):%Y-%m-%d %H:%M %Z}".strip()
     body = element(
         "body",
         element("h1", "GPU report"),
-        element("p", element("b", span), f", {format_duration(end - digest.usages.start)}"),
-        _figures(digest),
-        *_gaps(digest, now),
-        *_sections(digest),
+        element("p", element("b", span), f", {format_duration(end - report.usages.start)}"),
+        _figures(report),
+        *_gaps(report, now),
+        *_sections(report),
         element("p", element("small", _FOOTNOTE)),
         element(
             "p",
@@ -75,12 +75,12 @@ def _head(span: str, style: str) -> Html:
     )
 
 
-def _figures(digest: UsageReport) -> Html:
+def _figures(report: UsageReport) -> Html:
     """Return the five key figures, side by side."""
-    total = digest.usages.total
-    in_use = share_percent(total.gpu_seconds, digest.observed_seconds)
+    total = report.usages.total
+    in_use = share_percent(total.gpu_seconds, report.observed_seconds)
     idle = share_percent(total.idle_seconds, total.gpu_seconds)
-    coverage = format_percent(None) if digest.heard is None else format_coverage(digest)
+    coverage = format_percent(None) if report.heard is None else format_coverage(report)
     cells = (
         _figure(
             format_hours(total.gpu_seconds),
@@ -93,7 +93,7 @@ def _figures(digest: UsageReport) -> Html:
             "idle-held",
             f"{format_percent(idle)} of those in use",
         ),
-        _figure(format_energy(total), "energy", format_cost(digest, total) or "no price is set"),
+        _figure(format_energy(total), "energy", format_cost(report, total) or "no price is set"),
         _figure(coverage, "of the time", "nodes were reporting"),
     )
     return element("table", element("tr", *cells), cellpadding=10, class_="figures")
@@ -109,28 +109,28 @@ def _figure(number: str, label: str, detail: str) -> Html:
     )
 
 
-def _gaps(digest: UsageReport, now: float) -> Iterator[Html]:
-    for gap in digest.gaps:
+def _gaps(report: UsageReport, now: float) -> Iterator[Html]:
+    for gap in report.gaps:
         lasted = format_duration((now if gap.end is None else gap.end) - gap.start)
         yield element("p", element("b", f"Nothing was recorded for {lasted}: "), gap.why)
 
 
-def _sections(digest: UsageReport) -> Iterator[Html]:
-    usages = digest.usages
+def _sections(report: UsageReport) -> Iterator[Html]:
+    usages = report.usages
     if usages.by_state:
         yield _section("All GPU-hours", charts.states_chart(usages.by_state))
     if any(row.daily for row in usages.rows):
         yield _section("GPU-hours per day", charts.daily_chart(_daily(usages.rows), usages.start))
     if usages.rows:
-        yield _section(f"GPU-hours by {group_label(usages.by)}", usage_table(digest))
-    if len(digest.hours) > 1:
-        yield _section("GPUs in use by hour of the day", charts.hourly_chart(digest.hours))
-    if digest.waste:
-        yield _section("Most idle-held", text_table(_waste(digest.waste)))
-    elif digest.waste is None:
+        yield _section(f"GPU-hours by {group_label(usages.by)}", usage_table(report))
+    if len(report.hours) > 1:
+        yield _section("GPUs in use by hour of the day", charts.hourly_chart(report.hours))
+    if report.waste:
+        yield _section("Most idle-held", text_table(_waste(report.waste)))
+    elif report.waste is None:
         yield element("p", TOO_MANY_JOBS)
-    if digest.least_used:
-        yield _section("Least used GPUs", text_table(_least_used(digest)))
+    if report.least_used:
+        yield _section("Least used GPUs", text_table(_least_used(report)))
 
 
 def _section(heading: str, *content: Html) -> Html:
@@ -152,6 +152,6 @@ def _waste(jobs: Iterable[Job]) -> Iterator[tuple[str, str, Html]]:
         yield job.user, f"{format_hours(job.sums.idle_seconds)} h idle", fragment(advice, command)
 
 
-def _least_used(digest: UsageReport) -> Iterator[tuple[str, str, Html]]:
-    for row in digest.least_used:
+def _least_used(report: UsageReport) -> Iterator[tuple[str, str, Html]]:
+    for row in report.least_used:
         yield row.name, "", fragment(describe_usage(row.sums))

@@ -14,16 +14,16 @@ _HEADS = {"user": "Person", "group": "Group", "node": "Node", "model": "Model"}
 _BAR_PIXELS = 160
 
 
-def usage_table(digest: UsageReport) -> Html:
+def usage_table(report: UsageReport) -> Html:
     """Return usage per user, group, node, model or GPU, with the total."""
-    usages = digest.usages
+    usages = report.usages
     maximum = max(row.sums.gpu_seconds for row in usages.rows)
     rows = [
-        _row("td", row.name or "(unknown)", _numbers(digest, row.sums), _bar(row.sums, maximum))
+        _row("td", row.name or "(unknown)", _numbers(report, row.sums), _bar(row.sums, maximum))
         for row in usages.rows
     ]
-    heads = _row("th", _HEADS.get(usages.by, "GPU"), _heads(digest), None)
-    foot = _row("th", format_count(len(rows), usages.by), _numbers(digest, usages.total), None)
+    heads = _row("th", _HEADS.get(usages.by, "GPU"), _heads(report), None)
+    foot = _row("th", format_count(len(rows), usages.by), _numbers(report, usages.total), None)
     return _table(heads, *rows, *([foot] if len(rows) > 1 else []))
 
 
@@ -60,7 +60,7 @@ def _row(tag: str, name: str, numbers: Mapping[str, str], bar: Html | None) -> H
     )
 
 
-def _heads(digest: UsageReport) -> dict[str, str]:
+def _heads(report: UsageReport) -> dict[str, str]:
     heads = {
         "hours": "GPU-hours",
         "share": "Share",
@@ -68,18 +68,18 @@ def _heads(digest: UsageReport) -> dict[str, str]:
         "idle": "Idle-held",
         "energy": "Energy",
     }
-    return heads if digest.price is None else heads | {"cost": "Cost"}
+    return heads if report.price is None else heads | {"cost": "Cost"}
 
 
-def _numbers(digest: UsageReport, sums: Sums) -> dict[str, str]:
+def _numbers(report: UsageReport, sums: Sums) -> dict[str, str]:
     numbers = {
         "hours": format_hours(sums.gpu_seconds),
-        "share": format_percent(share_percent(sums.gpu_seconds, digest.usages.total.gpu_seconds)),
+        "share": format_percent(share_percent(sums.gpu_seconds, report.usages.total.gpu_seconds)),
         "busy": format_percent(busy_percent(sums)),
         "idle": f"{format_hours(sums.idle_seconds)} h",
         "energy": format_energy(sums),
     }
-    return numbers if digest.price is None else numbers | {"cost": format_cost(digest, sums)}
+    return numbers if report.price is None else numbers | {"cost": format_cost(report, sums)}
 
 
 def _bar(sums: Sums, maximum: float) -> Html | None:

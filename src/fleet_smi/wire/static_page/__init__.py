@@ -60,7 +60,7 @@ def _head(view: FleetView, style: str) -> Html:
 
 
 def content_security_policy(style: str) -> str:
-    """Return a policy that allows this very style sheet and nothing else, by its hash."""
+    """Return a Content-Security-Policy that allows only this style sheet, by its hash."""
     digest = b64encode(sha256(style.encode()).digest()).decode()
     allowed = f"style-src 'sha256-{digest}'; img-src data:"
     return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
