@@ -18,7 +18,7 @@ class DuplicateIdResolver:
         self._targets: dict[str, str] = {}
 
     def disambiguate(self, snapshot: Snapshot, target: str) -> Snapshot:
-        """Return the snapshot, under an id of its own if another target owns its id."""
+        """Return the snapshot, with a different node id if another target already has its id."""
         node_id = snapshot.node_id
         if self._targets.setdefault(node_id, target) == target:
             return snapshot

@@ -24,6 +24,7 @@ def to_ssh_target(text: str, user: str | None = None, port: str | None = None) -
     user = named if at else user
     if user is not None and not _USER.fullmatch(user):
         raise ValueError("has no valid user name before its @")
+    # A bare IPv6 address has colons but cannot have a port: it is taken as it is.
     if not _IPV6.fullmatch(host):
         parse_target(host)
         host = host if port is None or ":" in host else f"{host}:{port}"

@@ -1,6 +1,6 @@
 """Lenient decoding of the JSON status of older systems (nvgpu, gpu-cluster-monitor).
 
-Every function takes hostile input: any type may stand anywhere, and a bad field never hides the
+Every function takes hostile input: any value may have any type, and a bad field never hides the
 rest. Pure.
 """
 

@@ -50,6 +50,8 @@ class StatusSource(ABC):
     def _delivery(self, target: str, body: bytes) -> Delivery:
         now = self._clock()
         snapshot = self._duplicates.disambiguate(self.decode(target, body, now), target)
+        # Silence is counted in intervals: with one shorter than the agent's own, an agent that is
+        # polled often would be judged silent between two of its readings.
         interval = max(self._interval_seconds, self.min_interval_seconds)
         return Delivery(
             source=self.name,

@@ -29,6 +29,7 @@ def render_box(headers: Sequence[str], groups: Sequence[Sequence[BoxRow]]) -> st
     columns = [[cell.text for cell in column] for column in zip(*all_rows, strict=True)]
     widths = [
         max(map(display_width, (head, *texts)))
+        # Without rows there are no columns to transpose: only the headers are measured.
         for head, texts in zip(headers, columns or [[]] * len(headers), strict=True)
     ]
     line = f"+{'+'.join('-' * (width + 2) for width in widths)}+\n"

@@ -58,7 +58,7 @@ MAX_NODE_BYTES = 4 << 20
 MAX_CLUSTER_BYTES = 64 << 20
 MAX_NODES = 10_000
 _MAX_NODE_REPAIRS, _MAX_CLUSTER_REPAIRS = 5_000, 20_000
-_MAX_BYTES_WITH_COMMANDS = 256 << 10
+_MAX_BYTES_WITH_COMMANDS = 256 << 10  # see `_drop_commands`
 _MAX_COMMAND_LENGTH = max_length("command")
 # What a node writes (misspelt) for a process that ended after the driver listed it.
 _VANISHED = "unkown"
@@ -68,7 +68,7 @@ _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._-]+")
 _MAX_NAME_IN_ID = 100
 _CACHE_SIZE = 4096
 _EmptyOrUnread = tuple[()] | None
-_HOST = Host()
+_HOST = Host()  # frozen, so all snapshots can share it
 
 
 def _runs(outcome: Outcome, detail: str) -> tuple[CollectorRun, ...]:
@@ -192,6 +192,7 @@ def _reading(node: NodeMessage, node_id: str, received_at: float) -> _Reading:
     stamp = node.timestamp
     if stamp is None:
         return _Reading(node_id, received_at, inf, of_2018=True)
+    # Infinity matches no age: without a boot time, every age of a process is believed.
     uptime = stamp - node.boot_time if node.boot_time else inf
     return _Reading(node_id, stamp, uptime, of_2018=False)
 
@@ -200,6 +201,7 @@ def _gpu(device: DeviceMessage, position: int, reading: _Reading) -> Gpu:
     index = position if device.id is None else device.id
     memory, celsius, listed = device.memory_utilization, device.temperature, device.processes
     unread: dict[str, str] = {}
+    # Chained: used must be within the total, and the total more than the placeholder for unknown.
     if memory is None or not (memory.used or 0) <= (memory.total or 0) > UNKNOWN_TOTAL_BYTES:
         memory, unread = _odd_memory(memory)
     return Gpu(
@@ -211,6 +213,7 @@ def _gpu(device: DeviceMessage, position: int, reading: _Reading) -> Gpu:
         memory_used_bytes=memory.used,
         memory_total_bytes=memory.total,
         busy_percent=device.utilization,
+        # -1 is what cluster-smi sends where it cannot read the temperature.
         temperature_celsius=celsius if celsius and celsius > 0 else None,
         fan_percent=device.fan_speed or None,
         power_watts=device.power_usage or None,
@@ -264,6 +267,7 @@ def _processes(listed: Sequence[ProcessMessage], reading: _Reading) -> tuple[Pro
 # Cached: users and commands hardly change between two messages, and redaction is slow.
 @lru_cache(_CACHE_SIZE)
 def _owner(username: str, program: str, command: str) -> _Owner:
+    # cluster-smi attributes a process that has ended to root, who may not use the GPU at all.
     if username == "root" and _VANISHED in (program, command):
         return _Owner(None, None, None, hidden=True)
     user = None if username == UNKNOWN_USER else _text(username) or None

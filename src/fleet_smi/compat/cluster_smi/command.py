@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the table once to a pipe, or refresh it on a terminal."""
     view_options, table_options = _view_options(args), _table_options(args)
     fleet = fleet_source.select_fleet(args)
+    # Repeated into a pipe, the table would never end.
     if not sys.stdout.isatty():
         sys.stdout.write(_text(fleet.view(), view_options, table_options))
         return 0

@@ -14,7 +14,7 @@ from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 UNKNOWN_USER = "unknown"
 UNKNOWN_TOTAL_BYTES = 1
 """Sent for a card of unknown memory: clients divide by it, so it must not be 0."""
-_UNKNOWN_CELSIUS = -1
+_UNKNOWN_CELSIUS = -1  # as cluster-smi itself sends it
 _MAX_INT64 = 2**63 - 1  # clients decode into an int64 of Go
 _TICKS_PER_SECOND = 100
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,6 +112,7 @@ def _names(nodes: Sequence[NodeView]) -> list[str]:
         node.name if counts[node.name] == 1 else f"{node.name}~{node.node_id[:_ID_PREFIX_LENGTH]}"
         for node in nodes
     ]
+    # Two ids may share their prefix, or a node may be named like another's short form.
     counts = Counter(short)
     return [
         name if counts[name] == 1 else f"{node.name}~{node.node_id}"
@@ -120,6 +121,7 @@ def _names(nodes: Sequence[NodeView]) -> list[str]:
 
 
 def _devices(gpus: Sequence[Gpu], taken_at: float | None) -> list[_Device] | None:
+    # Go encodes an empty slice that was never filled as nil.
     return [_device(gpu, taken_at) for gpu in gpus] or None
 
 
@@ -158,6 +160,7 @@ def _memory(gpu: Gpu) -> _Memory:
 
 
 def _processes(processes: Iterable[Process], taken_at: float | None) -> list[_Process] | None:
+    # cluster-smi lists compute processes only, and calls a card with any process in use.
     return [
         _process(process, taken_at) for process in processes if process.kind != "graphics"
     ] or None
@@ -165,13 +168,13 @@ def _processes(processes: Iterable[Process], taken_at: float | None) -> list[_Pr
 
 def _process(process: Process, taken_at: float | None) -> _Process:
     started = process.started_at
-    known = taken_at is not None and started is not None
+    has_age = taken_at is not None and started is not None
     return _Process(
         pid=0 if process.pid_is_made else process.pid,
         used_gpu_memory=min(process.gpu_memory_bytes or 0, _MAX_INT64),
         name=process.name or "",
         username=process.user or UNKNOWN_USER,
-        run_time=max(0, int((taken_at or 0) - (started or 0))) if known else 0,
+        run_time=max(0, int((taken_at or 0) - (started or 0))) if has_age else 0,
         extended_command=process.command or "",
     )
 

@@ -65,6 +65,7 @@ class DeviceMessage(Struct, rename="pascal", gc=False):
     fan_speed: Annotated[int, _within("fan_percent")] | None = None
     temperature: Annotated[int, _within("temperature_celsius")] | None = None
     power_usage: Annotated[int, _within("power_watts")] | None = None
+    # UNSET is a node that cannot list processes; nil is Go's empty list.
     processes: (
         Annotated[list[ProcessMessage], Meta(max_length=MAX_ITEMS["processes"])] | UnsetType | None
     ) = UNSET
@@ -75,6 +76,7 @@ class NodeMessage(Struct, rename="pascal", gc=False):
 
     name: _Text = ""
     devices: Annotated[list[DeviceMessage], Meta(max_length=MAX_ITEMS["gpus"])] | None = None
+    # MessagePack's timestamp, or seconds and nanoseconds as two integers.
     time: datetime | Annotated[list[int], Meta(max_length=2)] | None = None
     boot_time: _Seconds | None = None
     comment: _Text = ""
@@ -93,7 +95,7 @@ class NodeMessage(Struct, rename="pascal", gc=False):
 
 
 class _ClusterMessage(Struct, rename="pascal"):
-    nodes: _RAW_LIST | None
+    nodes: _RAW_LIST | None  # raw, so that one bad node does not fail the whole message
 
 
 _ITEM_TYPES: dict[str, type[Struct]] = {"devices": DeviceMessage, "processes": ProcessMessage}
@@ -121,6 +123,7 @@ class LenientMessageDecoder:
 
     def decode(self, raw: bytes | Raw, struct_type: type[_T]) -> _T:
         """Decode each field that can be decoded."""
+        # Each repair decodes a struct twice: without a limit, a message made of bad items is slow.
         self._left -= 1
         if self._left < 0:
             raise Undecodable("has too many fields that cannot be decoded")
@@ -138,7 +141,7 @@ class LenientMessageDecoder:
         try:
             return _decoder(field.type).decode(raw)
         except DECODE_ERRORS:
-            if field.default == "":
+            if field.default == "":  # a text field
                 # One more character than the limit, so that the cut is visible later.
                 limit = max_length("command" if field.name == "extended_command" else field.name)
                 return _text(bytes(raw))[: limit + 1]

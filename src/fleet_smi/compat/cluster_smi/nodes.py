@@ -19,8 +19,9 @@ from fleet_smi.model.snapshot import Snapshot
 # A node does not send its interval. With 60 s it is silent after 3 minutes, as in cluster-smi.
 _INTERVALS = (3.0, 10.0)
 _DEFAULT_INTERVAL = 60.0
-_TOLERANCE = 1.5
+_TOLERANCE = 1.5  # a message may be late by half an interval
 _ALIVE_SECONDS = 180.0
+# More than three intervals of 3 s: a node first reported with this age is silent from the start.
 _GRACE_SECONDS = 10.0
 
 
@@ -35,6 +36,7 @@ class PushedNodes:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], _PushingNode] = {}
+        # The address whose node has the plain id of its name, without a suffix.
         self._owners: dict[str, str] = {}
 
     def snapshot(self, node: NodeMessage, address: str, now: float) -> Snapshot:
@@ -57,9 +59,10 @@ class PushedNodes:
         former = self._known.get(owner)
         node_id = node_id_from_name(name)
         if former is not None and former.node_id == node_id:
+            # An owner that still pushes is another machine; one that stopped has moved here.
             if now - former.received_at < _ALIVE_SECONDS:
                 node_id = node_id_from_name(name, address)
-            else:  # the node has moved to another address
+            else:
                 del self._known[owner]
                 self._owners[name] = address
         self._known[name, address] = added = _PushingNode(node_id, now)
@@ -92,6 +95,8 @@ class RouterNodes:
             if known is None:
                 known = self._known[message.name] = _RoutedNode(message.timestamp, now)
             waited = now - known.since
+            # Different, not later: the clock of a node may be set back. Without a time (2018)
+            # the age is unknown, and every message counts as new.
             if message.timestamp is None or message.timestamp != known.stamp:
                 known.stamp, known.since = message.timestamp, now
                 interval, age = _interval(waited), 0.0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PROXY_ENVIRONMENT_VARIABLE = "ZEROMQ_SOCKS_PROXY"
-_MAX_QUEUED = 2
+_MAX_QUEUED = 2  # messages; a slow router must not get a backlog of old ones
 _TIMEOUT_MILLISECONDS = 5_000
 _LINGER_MILLISECONDS = 500
 
@@ -57,6 +57,7 @@ class ClusterSmiOutlet:
         self._context.destroy(linger=_LINGER_MILLISECONDS)
 
     def _send(self, snapshot: Snapshot, timeout_milliseconds: int) -> None:
+        # Not ready means that no router is connected, or that its queue is full.
         if not self._socket.poll(timeout_milliseconds, self._zmq.POLLOUT):
             raise Unreachable(f"no cluster-smi router accepts messages at {self._endpoint}")
         self._socket.send(encode_node(snapshot), self._zmq.NOBLOCK)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.sockets import Socket
 
 _MAX_REQUEST_BYTES = 64 << 10
-_MAX_WAITING = 10_000
+_MAX_WAITING = 10_000  # clients: peers can open any number of connections
 _CACHE_SECONDS = 1.0
 
 
@@ -64,6 +64,7 @@ class ClusterSmiServer:
 
     def _handle(self, socket: "Socket") -> None:
         """Handle one request: the client's id, an empty frame, and a body that is not read."""
+        # A REQ socket puts an empty frame before the body; other socket types may not.
         client, *frames = sockets.receive_frames(socket)
         if not frames or frames[0]:
             raise Undecodable("a message that is not a request")
@@ -81,12 +82,15 @@ class ClusterSmiServer:
     async def _encode(self) -> None:
         """Encode the response again, for every client that waits for it."""
         try:
+            # Read before the view: a report that arrives in between makes the response outdated,
+            # and is never missed.
             self._version = self._hub.version
             view = mask_commands(self._hub.fleet.view(self._hub.clock()), self._command_visibility)
             # In a thread: thousands of nodes would block the event loop.
             self._response = await asyncio.to_thread(encode_cluster, view)
             self._encoded_at = asyncio.get_running_loop().time()
         finally:
+            # Also after an error: the next request starts another attempt for all waiting clients.
             self._encoding = None
         waiting, self._waiting = self._waiting, set()
         for client in waiting:

@@ -20,28 +20,29 @@ def matches(name: str, text: str) -> bool:
 
 def import_file(text: str, importer: SettingsImporter) -> None:
     """Import the server as a router to poll."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = _LINE.fullmatch(line.partition("#")[0])
         if match is None:
             if line.partition("#")[0].strip():
                 importer.skip(f"line {number}", "not a setting")
         elif match[1] in (_IP, _NODES, _CLIENTS, _TICK):
-            found[match[1]] = match[3]
+            values[match[1]] = match[3]
         else:
             importer.skip(f"line {number}", f"cluster-smi has no {match[1]}")
     import_router(
         importer,
-        address=found.get(_IP),
-        nodes_port=found.get(_NODES),
-        clients_port=found.get(_CLIENTS),
-        interval=_seconds(found.get(_TICK), importer),
+        address=values.get(_IP),
+        nodes_port=values.get(_NODES),
+        clients_port=values.get(_CLIENTS),
+        interval=_seconds(values.get(_TICK), importer),
     )
 
 
 def _seconds(text: str | None, importer: SettingsImporter) -> str | None:
     if text is None:
         return None
+    # isdecimal alone accepts the digits of every script.
     if not (text.isdecimal() and text.isascii() and len(text) <= _MAX_DIGITS):
         importer.skip("the tick", f"{text!r} is not a number of milliseconds")
         return None

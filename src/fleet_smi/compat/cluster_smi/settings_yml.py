@@ -14,6 +14,7 @@ _SILENCE = "here a node is silent after verdict.silent_after missed reports"
 
 def matches(name: str, text: str) -> bool:
     """Whether the text names a router or, in a .yml file, ports or a tick."""
+    # `ports` and `tick` are common words: they count only in a file that is YAML by its name.
     pattern = (
         r"^(router_ip|ports|tick)\s*:" if name.endswith((".yml", ".yaml")) else r"^router_ip\s*:"
     )
@@ -42,6 +43,7 @@ def _parse(text: str, importer: SettingsImporter) -> dict[str, str]:
     values: dict[str, str] = {}
     prefix = ""
     for number, line in enumerate(text.splitlines(), 1):
+        # As in YAML, # starts a comment only at the start of a line or after a blank.
         content = re.sub(r"(^|\s)#.*", "", line)
         match = _LINE.fullmatch(content)
         if match is None:

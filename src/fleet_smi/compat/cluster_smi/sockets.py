@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     Socket: TypeAlias = zmq.Socket[bytes]
 
 logger = logging.getLogger(__name__)
+# The value of zmq.NOBLOCK: pyzmq is an optional extra, so it is not imported with this module.
 _NOBLOCK = 1
 _MAX_DRAIN_SECONDS = 0.01
 _MAX_QUEUED = 100
+# How long no message must be dropped before the next drop is logged again.
 _QUIET_SECONDS = 60.0
 
 
@@ -64,11 +66,13 @@ def resolve_bind_endpoint(host: str, port: int, *, open_to_all: bool) -> str:
         )
         family, _, _, _, address = candidates[0]
         numeric = str(address[0])
+        # Checked by the resolved address: a host name can resolve to any. "%" starts an IPv6 zone.
         if not open_to_all and not ip_address(numeric.partition("%")[0]).is_loopback:
             raise UsageError(
                 f"cluster-smi has no password: to listen on {host or 'all addresses'}, "
                 "set hub.cluster_smi_open = true"
             )
+        # ZeroMQ binds later, in `run`: a port that is taken must be an error at start-up.
         with sockets.create_server((numeric, port), family=family) as probe:
             return format_endpoint(numeric, probe.getsockname()[1])
     except OSError as error:
@@ -97,6 +101,7 @@ def receive_single_frame(socket: "Socket") -> tuple[bytes, str]:
     frame = socket.recv(_NOBLOCK, copy=False)
     if not frame.more:
         return frame.bytes, str(frame.get("Peer-Address"))
+    # Take the remaining frames too: otherwise the next receive starts inside this message.
     frames = 1 + len(socket.recv_multipart(_NOBLOCK))
     raise Undecodable(f"a message of {frames} frames instead of one")
 
@@ -123,10 +128,12 @@ class BoundSocket:
         """
         loop = asyncio.get_running_loop()
         with open_context() as context:
+            # The flag may be left over from an earlier run that was cancelled while draining.
             self._socket, self._draining = self._bind(context), False
             self._handle_next = handle_next
             descriptor = int(self._socket.getsockopt(self._zmq.FD))
             loop.add_reader(descriptor, self.drain)
+            # Messages that arrived before the reader was added cause no further event.
             loop.call_soon(self.drain)
             try:
                 await asyncio.Event().wait()
@@ -140,6 +147,7 @@ class BoundSocket:
 
         ZeroMQ's descriptor is edge-triggered: only an empty queue may end this.
         """
+        # Otherwise a continuation is scheduled already, and a second one would double the load.
         if not self._draining:
             self._drain_for_a_while()
 
@@ -148,6 +156,7 @@ class BoundSocket:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + _MAX_DRAIN_SECONDS
         while loop.time() < ends_at:
+            # A scheduled continuation may come after `run` has closed the socket.
             if self._socket is None:
                 return
             try:
@@ -179,6 +188,7 @@ class BoundSocket:
         socket.setsockopt(self._zmq.MAXMSGSIZE, self._max_bytes)
         socket.setsockopt(self._zmq.IPV6, "[" in self.endpoint)
         socket.setsockopt(self._zmq.RCVHWM, _MAX_QUEUED)
+        # Per peer: a client that never reads must not make the hub hold copies of the fleet for it.
         socket.setsockopt(self._zmq.SNDHWM, 2)
         socket.bind(self.endpoint)
         return socket
@@ -189,6 +199,7 @@ class BoundSocket:
         self._faults.record_failure(error)
 
     def _clear_failure(self, dropped_at: float) -> None:
+        # Not at the first good message: good and bad peers alternate, and each would be logged.
         if time.monotonic() - dropped_at > _QUIET_SECONDS:
             self._dropped_at = None
             self._faults.record_success()

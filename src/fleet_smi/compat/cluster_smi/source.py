@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.sockets import Context, Socket
 
 DEFAULT_ROUTER_PORT = 9081
+# Longer than the 3 s at which nodes usually push: a live node has a new time by then.
 _SECOND_POLL_SECONDS = 4.0
 
 
@@ -76,6 +77,7 @@ class ClusterSmiSource:
         """Poll every router twice: in one response a dead node looks alive."""
         deliveries: list[Delivery] = []
         with sockets.open_context() as context:
+            # Shorter than the pause, so that the second response settles which nodes are dead.
             grace = _SECOND_POLL_SECONDS / 2
             pollers = [_RouterPoll(router, RouterNodes(grace)) for router in self.targets]
             for pause in (_SECOND_POLL_SECONDS, 0.0):
@@ -163,5 +165,6 @@ def router_endpoint(router: str) -> str:
     """Return the ZeroMQ endpoint of a router; raise `UsageError` for a URL."""
     if "://" in router:
         raise UsageError(f"{router!r} is not a cluster-smi router: give host or host:port")
+    # A bracket at the end is a bare IPv6 address, whose last group is not a port.
     has_port = router.rpartition(":")[2].isdecimal() and not router.endswith("]")
     return f"tcp://{router}" if has_port else f"tcp://{router}:{DEFAULT_ROUTER_PORT}"

@@ -129,6 +129,7 @@ def _process_rows(
         return
     processes = [process for process in all_processes(gpu) if process.kind != "graphics"]
     if not processes:
+        # A blank user would mean that nobody is on the GPU, which is not known here.
         unread = gpu.processes is None and not gpu.instances
         yield [BoxCell(""), BoxCell(_UNKNOWN if unread else ""), *_blank(3)]
     for process in processes:
@@ -192,10 +193,12 @@ def _runtime(seconds: int | None) -> str:
         (hours, f"{hours % 24:2} h "),
         (minutes, f"{minutes % 60:2} min "),
     )
+    # A zero is blank only where all greater units are zero too: 1 d 0 h is printed in full.
     columns = [text if total else " " * len(text) for total, text in parts]
     return f"{''.join(columns)}{seconds % 60:2} sec"
 
 
 def _format_time(at: float, local: ToLocalTime) -> str:
     time = local(at)
+    # Not %d or %e: Go's format pads the day neither with a zero nor with a blank.
     return f"{time:%a %b} {time.day} {time:%H:%M:%S %Y}"

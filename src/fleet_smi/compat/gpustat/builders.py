@@ -19,6 +19,7 @@ from fleet_smi.wire.limits import MAX_ITEMS, max_length
 COLLECTOR_NAME = "gpustat"
 GPU_LOST_TEXT, UNKNOWN_ERROR_TEXT = "((GPU is lost))", "((Unknown Error))"
 _REMEDY = "reboot; if it returns, have the hardware looked at"
+# What gpustat prints for an unknown value, in its versions and options.
 _UNKNOWN = frozenset({"?", "??", "--", "None"})
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)
 # gpustat lists compute and graphics processes without saying which is which.
@@ -64,6 +65,7 @@ def build_gpu(
     """Build a GPU; `figures` have the names and units of the model."""
     fault = _fault(name)
     unread: dict[str, str] = {}
+    # Apart from the other figures: whether a temperature is plausible depends on the load.
     temperature = figures.pop("temperature_celsius", None)
     fields = check_fields(figures, unread)
     fields["temperature_celsius"] = check_temperature(
@@ -120,6 +122,7 @@ def _with_unique_pids(processes: Iterable[Process]) -> tuple[Process, ...]:
     for process in list(processes)[: MAX_ITEMS["processes"]]:
         counts[process.pid] += 1
         count = counts[process.pid]
+        # A real pid is never changed, even if it is listed twice.
         is_repeated = count > 1 and process.pid_is_made
         pid = synthetic_pid(process.user, process.name, count) if is_repeated else process.pid
         unique.append(replace(process, pid=pid))
@@ -135,6 +138,7 @@ def text_or_none(value: Any, max_length: int = 128) -> str | None:
 def _fault(name: str | None) -> Fault | None:
     if name == GPU_LOST_TEXT:
         return Fault(kind="lost", detail="GPU is lost", remedy=_REMEDY)
+    # gpustat prints a driver error in place of the name, in double brackets.
     if name is not None and name.startswith("((") and name.endswith("))"):
         return Fault(kind="unreadable", detail=sanitize_text(name[2:-2], 128).lower())
     return None

@@ -30,6 +30,7 @@ def decode_gpustat(body: bytes, host: str, taken_at: float) -> tuple[Snapshot | 
     """
     if not body.strip():
         raise EmptyReport(f"is empty: {_EMPTY_HINT}")
+    # A file that has been extended but not yet written to reads as NUL bytes.
     if b"\0" in body:
         raise TruncatedReport("contains NUL bytes: it is being written, or its disk was full")
     host = sanitize_text(host, 128) or "unnamed"

@@ -18,7 +18,7 @@ EXAMPLES = """\
   fleet-smi like gpustat -a -i 2
   fleet-smi like gpustat --dir '/nfs/status-gpu/cml*' --json
 """
-_GPUSTAT_VERSION = "1.1.1"
+_GPUSTAT_VERSION = "1.1.1"  # the version whose flags and output are imitated
 _MIN_INTERVAL_SECONDS, _MAX_INTERVAL_SECONDS = 0.1, 86400
 
 
@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _seconds(interval: float) -> float:
+    # Negated, so that NaN is refused too.
     if not interval <= _MAX_INTERVAL_SECONDS:
         raise UsageError(
             f"-i {interval:g}: give {_MIN_INTERVAL_SECONDS} to {_MAX_INTERVAL_SECONDS} seconds"
@@ -91,10 +92,10 @@ def _seconds(interval: float) -> float:
 
 
 def _indexes(text: str) -> frozenset[int]:
-    words = text.split(",")
-    if not all(word.strip().isdecimal() for word in words):
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
         raise UsageError(f"--id {text}: give indexes separated by commas, like 0,2")
-    return frozenset(int(word) for word in words)
+    return frozenset(int(part) for part in parts)
 
 
 def _options(args: argparse.Namespace) -> "GpustatOptions":
@@ -136,6 +137,7 @@ def _text(
     view = view if indexes is None else _select(view, indexes)
     if not args.json:
         return render(view, options)
+    # gpustat's JSON has no field for an error, so this can only be said on stderr.
     for node in view.nodes:
         if node.silent:
             print(f"fleet-smi: {node.name} is silent and left out", file=sys.stderr)

@@ -15,6 +15,8 @@ from fleet_smi.model.units import KIB, MIB
 from fleet_smi.wire.cli_text import parse_int, parse_number
 from fleet_smi.wire.limits import MAX_ITEMS
 
+# Each entry ends in its memory. Commands may contain blanks and brackets, so the list cannot be
+# split at either.
 _MEMORY = re.compile(r"\(([0-9]{1,9}|\?{1,2})M\)(?= |$)", re.ASCII)
 _PID = re.compile(r"/([0-9]{1,10}|--)$", re.ASCII)
 _FULL = re.compile(
@@ -75,6 +77,7 @@ def build_processes(
 ) -> tuple[Process, ...]:
     """Build the processes of one GPU; the lines of `-f` come in the same order."""
     limited = entries[: MAX_ITEMS["processes"]]
+    # Padded: a process may have no line of `-f`, but none may be dropped for that.
     lines = [*full_lines, *[None] * len(limited)]
     return tuple(
         _process(entry, line, as_command=as_commands)

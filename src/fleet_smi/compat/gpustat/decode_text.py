@@ -23,6 +23,7 @@ from fleet_smi.wire.limits import MAX_ITEMS
 
 # Colours, other terminal codes that reset them, and those of gpustat's watch mode.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][0-9A-Za-z]|[\x0e\x0f]")
+# Wildcards before the end are bounded: a hostile line must not cause quadratic backtracking.
 _N = r"(-?[0-9]{1,9}|\?{1,2})"
 _GPU = re.compile(
     r"\[([0-9]{1,5})\] (?:(?P<name>.{0,160}?) {0,160}\|)?"
@@ -64,6 +65,7 @@ class _Section(Struct):
 
 def decode_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
     """Decode each host of the text; `host` is the name where there is only one."""
+    # gpustat ends its output with a newline: without one, the file is still being written.
     if not text.endswith("\n"):
         raise TruncatedReport(f"breaks off: {_describe_end(text)}")
     lines = [line.rstrip() for line in _ESCAPES.sub("", text).split("\n")]
@@ -77,6 +79,7 @@ def decode_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unrea
         )
     is_single = len(sections) + len(failures) == 1
     rows = [row for section in sections for row in section.rows.values()]
+    # Over all hosts of the text, which were printed with the same options.
     as_commands = labels_are_commands(entry for row in rows for entry in row.listed or ())
     snapshots = [
         _snapshot(
@@ -98,6 +101,7 @@ def _sections(lines: list[str]) -> tuple[list[_Section], list[Unreachable]]:
         if _INDEX.match(line):
             sections = sections or [_Section()]
             row = _row(line)
+            # A GPU that is listed twice counts once, by its first line.
             sections[-1].rows.setdefault(row.index, row)
         elif row is not None and (full := parse_full_line(line)) is not None:
             row.full.append(full)

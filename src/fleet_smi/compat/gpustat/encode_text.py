@@ -81,6 +81,7 @@ def _header(node: NodeView | Snapshot, timestamp: str, width: int, pen: _Pen) ->
 
 
 def _line(gpu: Gpu, document: JsonObject, width: int, options: GpustatOptions, pen: _Pen) -> str:
+    # gpustat prints two question marks, but one for each figure of a lost GPU.
     unknown = "??" if gpu.fault is None else "?"
 
     def get_text(key: str) -> Any:
@@ -183,6 +184,7 @@ def _size(count: int | None) -> str:
     if count is None:
         return "?B"
     unit = 0
+    # Up to four digits before the next unit, as in gpustat.
     while count > 9999 and unit < len(_UNITS) - 1:
         count, unit = count >> 10, unit + 1
     return f"{count}{_UNITS[unit]}"

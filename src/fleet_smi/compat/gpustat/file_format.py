@@ -7,6 +7,7 @@ from fleet_smi.compat.gpustat.codec import node_json
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets.file import FileFormat
 
+# No path separators, and no leading dot or dash: a hidden file, or an option in a shell.
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|^[.-]+", re.ASCII)
 
 

@@ -146,6 +146,7 @@ def _processes(listed: Any) -> list[Process] | None:
 
 
 def _process(fields: JsonObject) -> Process:
+    # The second name of each pair is that of gpustat 0.3.
     memory = fields.get("gpu_memory_usage", fields.get("used_memory"))
     return build_process(
         user=fields.get("username", fields.get("user")),
@@ -158,12 +159,13 @@ def _process(fields: JsonObject) -> Process:
     )
 
 
-def _command(words: Any) -> str | None:
-    if not isinstance(words, list):
-        return words if isinstance(words, str) else None
+def _command(arguments: Any) -> str | None:
+    if not isinstance(arguments, list):
+        return arguments if isinstance(arguments, str) else None
     return (
         sanitize_text(
-            " ".join(word for word in words[:1024] if isinstance(word, str)), max_length("command")
+            " ".join(word for word in arguments[:1024] if isinstance(word, str)),
+            max_length("command"),
         )
         or None
     )

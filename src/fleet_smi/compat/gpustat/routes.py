@@ -113,6 +113,7 @@ def _select(view: FleetView, names: list[str]) -> tuple[FleetView, str]:
 
 def _to_html(text: str) -> str:
     """Convert terminal colours to spans; everything else is escaped."""
+    # Escaping first is safe: colour codes have no character that it changes.
     first, *rest = _CODES.split(escape(text))
     parts, open_spans = [first], 0
     for code, content in zip(rest[::2], rest[1::2], strict=True):

@@ -51,6 +51,7 @@ def import_command_line(location: str, arguments: str, importer: SettingsImporte
     given = dict(options)
     targets = _ssh_targets(hosts, given.get("--ssh-port"), f"{location}hosts", importer)
     importer.extend_list(f"{location}hosts", "hub.ssh", targets)
+    # Half a pair would be an invalid setting: the hub would refuse to start.
     has_tls = all(name in given for name in _SETTINGS)
     for name, value in options:
         if name in _SETTINGS and has_tls:

@@ -6,6 +6,7 @@ from fleet_smi.compat.gpustat import settings
 from fleet_smi.config.importer import SettingsImporter
 
 SYSTEM_NAME = "crontab"
+# Minute, hour and day are numbers; month and weekday may be names. Or a nickname like @hourly.
 _TIMES = r"(?:[\d*][\d*/,-]*\s+){3}(?:[\w*][\w*/,-]*\s+){2}|@\w+\s+"
 _LINE = re.compile(rf"\s*({_TIMES})(.+)")
 _WRITE_TO_FOLDER = re.compile(
@@ -44,13 +45,13 @@ def import_file(text: str, importer: SettingsImporter) -> None:
 
 def _import_job(location: str, times: str, command: str, importer: SettingsImporter) -> None:
     """Import one job, or note why not."""
-    if drop := _WRITE_TO_FOLDER.search(command):
-        _import_folder(location, times, drop[1], importer)
+    if folder := _WRITE_TO_FOLDER.search(command):
+        _import_folder(location, times, folder[1], importer)
     elif (arguments := settings.find_arguments(command)) is not None:
         settings.import_command_line(f"{location}, ", arguments, importer)
     elif _RENDER_PAGE.search(command):
-        if folder := _READ_FOLDER.search(command):
-            importer.extend_list(f"{location}, the files", "hub.files", [folder[1]])
+        if files := _READ_FOLDER.search(command):
+            importer.extend_list(f"{location}, the files", "hub.files", [files[1]])
         importer.skip(f"{location}, the page", _PAGE_HINT)
     else:
         mentions_gpustat = re.search(r"\bgpustat\b", command)

@@ -28,4 +28,5 @@ def render_json(view: FleetView, local: ToLocalTime = to_local_time) -> str:
 
 
 def _received_at(node: NodeView, view: FleetView) -> float:
+    # By the clock of the view, not by that of the node, which may be wrong.
     return view.taken_at - (node.age_seconds or 0.0)

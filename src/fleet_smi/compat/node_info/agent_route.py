@@ -18,7 +18,7 @@ def create_route(settings: AgentSettings) -> AgentRoute | None:
 
 
 def get_status_route(password: str) -> AgentRoute:
-    """The route for this password; it does not ask for the agent's token."""
+    """The route for this password, which replaces the agent's token here."""
     throttle = AuthThrottle("get-status")
     return AgentRoute(
         "POST", "/get-status", _encode, lambda request: _reject(request, password, throttle)
@@ -39,6 +39,7 @@ def _reject(request: AgentRequest, password: str, throttle: AuthThrottle) -> Age
     wait_seconds = throttle.check_password(request.address, given, password)
     if wait_seconds is None:
         return None
+    # Zero is a wrong password that does not have to wait yet.
     if wait_seconds:
         message = "too many wrong passwords from this address: wait and try again"
         response = error_response(HTTPStatus.TOO_MANY_REQUESTS, message)

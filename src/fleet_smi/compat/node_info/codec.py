@@ -31,7 +31,7 @@ from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
 _MEMORY = "mem(MiB)"
-_MAX_COMMAND_LENGTH = 500
+_MAX_COMMAND_LENGTH = 500  # node_info.py cuts commands there
 _MAX_NODES = 10_000
 _MISSING = "power, clocks, UUIDs, or processes whose owner it cannot read"
 
@@ -107,6 +107,7 @@ def encode_main_status(view: FleetView, zone: tzinfo | None = None) -> bytes:
 def _decode_entry(node: Any, taken_at: float) -> Snapshot | DeliveryError:
     try:
         fields = require_object(node, "a node")
+        # Whatever figures a lost host still has here are old: they must not look live.
         if fields.get("status") is not True:
             return Unreachable(
                 "its main node cannot reach it", text_or_none(fields.get("hostname"))
@@ -205,7 +206,7 @@ def _status(machine: Snapshot | NodeView, at: float, zone: tzinfo | None) -> Nod
     return NodeStatus(
         gpus=tuple([_gpu_status(gpu) for gpu in machine.gpus]),
         hostname=machine.name,
-        # Pairs of interface and address; a snapshot does not record the interface.
+        # Pairs of interface and IPv4 address; a snapshot does not record the interface.
         ips=tuple([("", address) for address in sorted(filter(_is_ipv4, machine.host.addresses))]),
         last_update=local.isoformat(timespec="microseconds"),
     )

@@ -21,7 +21,7 @@ class Passwd(Struct, frozen=True):
 
 async def status_for_viewer(context: RequestContext) -> Response:
     """Return every node to a viewer of the hub."""
-    _password(context)
+    _require_password_set(context)
     return await encode_response(encode_main_status, await context.fleet_view())
 
 
@@ -29,14 +29,15 @@ async def status_for_password(context: RequestContext) -> Response:
     """Return every node to a client that sends the password."""
     headers, sent = context.request.scope["headers"], context.body.passwd
     refusal = context.services.access.check_shared_password(
-        headers, context.peer, sent, _password(context)
+        headers, context.peer, sent, _require_password_set(context)
     )
     if refusal is not None:
         raise ApiError(refusal)
     return await encode_response(encode_main_status, await context.fleet_view())
 
 
-def _password(context: RequestContext) -> str:
+def _require_password_set(context: RequestContext) -> str:
+    """Return the configured password; answer 404 where none is set."""
     password = context.services.get_status_password
     if password is None:
         raise ApiError(_NOT_SERVED)

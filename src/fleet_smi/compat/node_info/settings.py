@@ -22,6 +22,7 @@ def matches(name: str, text: str) -> bool:
     """Whether the file is named hosts*.txt, or every line that is not a comment is a host."""
     lines = [line.strip() for line in text.splitlines()]
     entries = [line for line in lines if line and not line.startswith("#")]
+    # By its name too: a host that cannot be read is then noted, instead of refusing the file.
     is_named = re.search(r"hosts[^/]*\.txt$", name) is not None
     return is_named or (bool(entries) and all(_HOST.fullmatch(line) for line in entries))
 

@@ -74,8 +74,8 @@ class NodeInfoSource(StatusSource):
     def decode(self, target: str, body: bytes, now: float) -> Snapshot:
         """Decode the node, taken when its `last_update` was first received.
 
-        A node whose reader has died goes on answering with its last status: by its own time,
-        which has no zone, it looks like one whose clock is wrong.
+        A node whose reader has died keeps answering with its last status. Its own time cannot
+        show that: it has no zone, so an old one and a wrong clock look the same.
         """
         decoded = decode_status(body, now)
         last = self._last_updates.get(target)

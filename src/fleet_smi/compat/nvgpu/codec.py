@@ -34,7 +34,7 @@ from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
 NvgpuMachine = Snapshot | NodeView
 _MAX_MACHINES = 10_000
-_MAX_LIST_LENGTH = 64 << 10
+_MAX_LIST_LENGTH = 64 << 10  # characters of a comma-separated list, cut before it is split
 _PID = re.compile(r"[0-9]{1,10}")
 
 
@@ -186,6 +186,8 @@ def _machine_time(machine: NvgpuMachine) -> float:
 def _device(gpu: Gpu, now: float) -> DeviceStatus:
     processes = json_status.compute_processes(gpu)
     listed = processes or ()
+    # Processes on our side may be unreadable (`None`), which nvgpu's format cannot express:
+    # such a GPU is never available.
     starts = [process.started_at for process in listed if process.started_at is not None]
     commands = [process.command or process.name for process in listed if not process.hidden]
     return DeviceStatus(

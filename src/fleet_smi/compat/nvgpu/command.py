@@ -57,6 +57,7 @@ def _available(args: argparse.Namespace) -> str:
     from fleet_smi.model.safe_text import natural_sort_key
     from fleet_smi.model.select import GpuRequest, find_offer
 
+    # Count 0 is "all": the limit is applied below, in the order of names.
     request = GpuRequest(count=0, policy="memory", max_used_percent=args.max_used)
     view = fleet.view()
     fleet_source.require_driver(view, "nvgpu", is_local=fleet.is_local)

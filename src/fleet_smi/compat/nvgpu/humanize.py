@@ -5,6 +5,7 @@ _NOTEBOOK = "python -m ipykernel_launcher"
 _JUST_NOW_SECONDS = 10
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _UNITS = (
+    # Greatest first: the first unit that fits is used.
     (365 * _DAY, "a year", "years"),
     (30 * _DAY, "a month", "months"),
     (7 * _DAY, "a week", "weeks"),

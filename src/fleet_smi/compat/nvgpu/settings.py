@@ -37,6 +37,7 @@ def import_file(text: str, importer: SettingsImporter) -> None:
 
 def _parse(text: str) -> ast.Module:
     try:
+        # Python warns about odd literals in the user's file, which is not ours to report.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text)

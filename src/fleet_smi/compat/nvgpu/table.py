@@ -75,7 +75,7 @@ def _columns(
         _Column("cmd", [strip_unprintable(row.cmd or "") for row in rows]),
     ]
     if memory_used_bytes is not None:
-        columns.insert(3, _Column("mem. used", [_gigabytes(each) for each in memory_used_bytes]))
+        columns.insert(3, _Column("mem. used", [_gigabytes(count) for count in memory_used_bytes]))
     return columns
 
 

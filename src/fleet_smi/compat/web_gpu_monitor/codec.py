@@ -63,7 +63,8 @@ def _percent(value: float | None) -> int | None:
 
 def _users(gpu: JudgedGpu) -> list[str]:
     """List the owner of each compute process; a comma in a name would split it in two."""
-    processes = {one.pid: one for one in all_processes(gpu) if not is_display(one)}
+    # By pid: a process may be listed under the GPU and under its MIG instance.
+    processes = {process.pid: process for process in all_processes(gpu) if not is_display(process)}
     return [_user(process).replace(",", " ") for process in processes.values()]
 
 
@@ -140,10 +141,11 @@ def _gpu(row: CsvRow) -> Gpu | None:
 
 
 def _processes(users: str) -> Iterable[Process]:
-    names = [word.strip() for word in users.split(",") if word.strip()]
+    names = [name.strip() for name in users.split(",") if name.strip()]
     counts: Counter[str] = Counter()
     for name in names[: MAX_ITEMS["processes"]]:
         user = None if name == _ZOMBIE else parse_text(name, MAX_TEXT_LENGTH)
+        # Numbered per name, so that a user with two processes does not become one.
         pid = synthetic_pid(user, counts[name])
         counts[name] += 1
         yield Process(pid=pid, pid_is_made=True, kind="compute", user=user, hidden=user is None)

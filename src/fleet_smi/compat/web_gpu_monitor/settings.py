@@ -25,7 +25,7 @@ def import_file(text: str, importer: SettingsImporter) -> None:
     """Import the hosts as ones to poll over ssh, with that user and key."""
     common = _common(text, importer)
     user = common.get("user", "").strip() or None
-    hosts = [word.strip() for word in common.get("hosts", "").split(",")]
+    hosts = [host.strip() for host in common.get("hosts", "").split(",")]
     importer.extend_list(
         "user, hosts", "hub.ssh", _ssh_targets([host for host in hosts if host], user, importer)
     )
@@ -38,6 +38,7 @@ def import_file(text: str, importer: SettingsImporter) -> None:
 
 
 def _common(text: str, importer: SettingsImporter) -> dict[str, str]:
+    # As lenient as possible: % has no special meaning, and a repeated key is no error.
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)
