@@ -189,7 +189,10 @@ def migrate_schema(
 
 
 def bump_credentials_revision(connection: Connection) -> None:
-    """Make a running hub read its tokens and users again at its next refresh."""
+    """Make a running hub read its tokens and users again at its next refresh.
+
+    To be called in the transaction of the change, so that none is seen without the other.
+    """
     _set_fact(connection, "credentials_revision", secrets.token_hex(8))
 
 

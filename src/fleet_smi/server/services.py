@@ -1,4 +1,4 @@
-"""The services of one hub that route handlers work with."""
+"""Dependency container: the services of one hub that route handlers work with."""
 
 from msgspec import Struct
 

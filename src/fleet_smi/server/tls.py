@@ -91,6 +91,7 @@ def _create(names: Iterable[str]) -> bytes:
         .not_valid_before(now - _CLOCK_TOLERANCE)
         .not_valid_after(now + timedelta(days=_DAYS))
         .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
+        # Not an authority: a client that trusts this certificate trusts this hub only.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, SHA256())
     )

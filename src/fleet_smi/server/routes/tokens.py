@@ -35,7 +35,7 @@ class TokenList(Struct, frozen=True, kw_only=True):
 
 
 async def list_tokens(context: RequestContext) -> Response:
-    """Every valid token with its role and last use, without its secret."""
+    """Every valid token with its role and the time of its last use, without its secret."""
     tokens = await asyncio.to_thread(context.services.credentials.tokens.list_all)
     now = context.hub.clock()
     return json_response(
