@@ -42,6 +42,7 @@ _FOR_TESTS = (
 )
 # Variables that Kubernetes sets in every pod for a service named fleet-smi-something.
 _SERVICE = r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)"
+# High, because all names share a prefix: a variable of another program must not look misspelt.
 _SIMILARITY = 0.93
 _ANY_SIMILARITY = 0.0
 
@@ -51,7 +52,7 @@ def load(
 ) -> Settings:
     """Load the settings; raise `UsageError` with the file, line and remedy.
 
-    `flags` are those of a command, by the name of the setting each stands for ("agent.to");
+    `flags` are those of a command, by the setting that each one sets ("agent.to");
     `None` is a flag that was not given.
     """
     resolved = resolve(environment, flags)
@@ -67,6 +68,7 @@ def resolve(
     An unknown variable is a problem when it looks like a misspelt setting; if `strict`, unless
     it is known to belong to something else. `strict` also reports what a hub would miss.
     """
+    # The weakest first: each layer overrides those before it.
     merged = _defaults(environment)
     for path in paths.settings_files(environment):
         merged.merge(read_settings_file(path))
@@ -99,6 +101,7 @@ def _defaults(environment: Mapping[str, str]) -> SettingsLayer:
     layer.values = {
         setting.name: SettingValue(setting.default, DEFAULT_ORIGIN) for setting in SETTINGS
     }
+    # Not in the table, as it depends on the user and the environment.
     state = paths.state_folder(environment)
     for section in ("agent", "hub"):
         layer.values[f"{section}.state"] = SettingValue(
@@ -129,6 +132,7 @@ def _report_unknown_variables(
     names: list[str], known: Sequence[str], layer: SettingsLayer, min_similarity: float
 ) -> None:
     """Report misspelt variables; one that only has our prefix may belong to another program."""
+    # Imported only for an unknown name: every command loads the settings.
     from difflib import get_close_matches
 
     for name in names:

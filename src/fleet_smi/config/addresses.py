@@ -28,6 +28,7 @@ def parse_listen_address(value: Any) -> ListenAddress:
     match = None if isinstance(value, bool) else re.fullmatch(_ADDRESS, str(value))
     if match is None:
         raise ValueError("is not an address: write it like 127.0.0.1:7070, :7070 or [::1]:7070")
+    # A bare port must not open the machine to the network.
     is_port_only = ":" not in match[0]
     return ListenAddress(
         "127.0.0.1" if is_port_only else match[1] or _ipv6(match[2]), _port(match[3])
@@ -37,6 +38,7 @@ def parse_listen_address(value: Any) -> ListenAddress:
 def parse_url(value: Any) -> str:
     """Parse the URL of a hub; a trailing slash is removed."""
     text = str(value)
+    # A password in a URL would end up in logs and in the list of processes.
     if "@" in text:
         raise ValueError("must not have a user or password in it: give a token instead")
     match = re.fullmatch(_URL, text)
@@ -71,6 +73,7 @@ def parse_network(value: Any) -> str:
 
     if isinstance(value, str):
         try:
+            # Strict: 10.0.0.1/8 is rather a typing error than a network to trust.
             return str(ipaddress.ip_network(value))
         except ValueError:
             pass

@@ -10,6 +10,7 @@ from fleet_smi.config.layers import Origin, SettingsLayer, parse_setting
 from fleet_smi.config.table import SETTINGS
 from fleet_smi.model.safe_text import sanitize_text
 
+# tomllib gives no line numbers: keys and headers are found again with these patterns.
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _PATH = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
 _HEADER = rf"\s*\[\[?\s*({_PATH})\s*\]"
@@ -23,6 +24,7 @@ def read_settings_file(path: str) -> SettingsLayer:
 
     layer = SettingsLayer()
     try:
+        # With or without a byte order mark, which some editors write.
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
@@ -30,10 +32,8 @@ def read_settings_file(path: str) -> SettingsLayer:
         return layer
     try:
         tables = tomllib.loads(text)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # not TOML, or a huge number, or nested too deeply
+    # Not TOML, a huge number, or nested too deeply.
+    except (ValueError, RecursionError) as error:
         line, message = _line_and_message(str(error), text)
         layer.add_problem(Origin(path, line), message)
         return layer
@@ -51,7 +51,7 @@ def _line_and_message(error: str, text: str) -> tuple[int | None, str]:
 
 
 class _Lines(Struct, frozen=True):
-    """A file's text; finds the line of a key."""
+    """Finds the line of a key in the text of a settings file."""
 
     path: str
     text: str
@@ -67,6 +67,7 @@ class _Lines(Struct, frozen=True):
                 here = (*inside, *_parts(key[1]))
             else:
                 continue
+            # A prefix is enough: `labels.rack = "a"` sets `labels`.
             if here[: len(wanted)] == wanted:
                 return Origin(self.path, number)
             if near is None and here[0] == wanted[0]:
@@ -94,15 +95,19 @@ def _read_section(lines: _Lines, section: str, keys: Any, layer: SettingsLayer) 
 
 def _unknown_section(section: str) -> str:
     sections = dict.fromkeys(setting.section for setting in SETTINGS)
-    return f"unknown section [{sanitize_text(section, 64)}]; {_nearest(section, sections, '[{}]')}"
+    return (
+        f"unknown section [{sanitize_text(section, 64)}]; {_suggestion(section, sections, '[{}]')}"
+    )
 
 
 def _unknown_key(section: str, key: str, keys: Iterable[str]) -> str:
-    return f"unknown key `{sanitize_text(key, 64)}` in [{section}]; {_nearest(key, keys, '`{}`')}"
+    return (
+        f"unknown key `{sanitize_text(key, 64)}` in [{section}]; {_suggestion(key, keys, '`{}`')}"
+    )
 
 
-def _nearest(word: str, words: Iterable[str], style: str) -> str:
+def _suggestion(name: str, names: Iterable[str], style: str) -> str:
     from difflib import get_close_matches
 
-    close = get_close_matches(word[:64], words, 1)
-    return f"did you mean {style.format(close[0])}?" if close else f"there are {', '.join(words)}"
+    close = get_close_matches(name[:64], names, 1)
+    return f"did you mean {style.format(close[0])}?" if close else f"there are {', '.join(names)}"

@@ -45,6 +45,7 @@ class SettingsImporter:
             self.skip(source, f"{format_for_error(value)} {error}")
             return
         if self._values.setdefault(name, value) != value:
+            # The first file wins; a second one that agrees is noted as imported.
             self.skip(source, f"{name} is {to_toml_literal(self._values[name])} already")
         else:
             self._note(f"{source} as {name} = {to_toml_literal(value)}", imported=True)

@@ -65,6 +65,8 @@ class SettingsLayer:
     def merge(self, overrides: "SettingsLayer") -> None:
         """Override these values with those of a stronger source."""
         self.problems += overrides.problems
+        # Before the update: an alternative in a weaker layer is unset, one in the same layer is an
+        # error.
         for pair in MUTUALLY_EXCLUSIVE:
             self._resolve_exclusive(overrides, *pair)
         self.values.update(overrides.values)
@@ -86,6 +88,7 @@ def parse_setting(setting: Setting, value: Any, origin: Origin, layer: SettingsL
     try:
         layer.values[setting.name] = SettingValue(setting.value_type.parse(value), origin)
     except (ValueError, TypeError, OverflowError, RecursionError, UsageError) as error:
+        # Not even the value of a secret that is wrong: it may be the right one with a typing error.
         shown = "…" if setting.is_secret else format_for_error(value)
         layer.add_problem(
             origin, f"{setting.key} = {shown}: {sanitize_text(str(error), _MAX_REASON)}"

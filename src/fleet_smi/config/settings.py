@@ -152,8 +152,10 @@ def _read_secret(path: str | None, value_type: ValueType = SECRET) -> str | None
         return None
     try:
         with open(path, encoding="ascii") as file:
+            # Of the open file, not of the path, which may be replaced in between.
             if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
                 _warn_world_readable(path)
+            # First the form of any secret, with its own message; the stricter type below.
             text = str(SECRET.parse(file.read(_MAX_SECRET)))
     except OSError as error:
         raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None

@@ -8,7 +8,7 @@ from fleet_smi.config import value_types
 from fleet_smi.config.addresses import ListenAddress
 from fleet_smi.config.value_types import ValueType
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS as LAW
+from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS as THRESHOLDS
 
 
 class Setting(Struct, frozen=True):
@@ -36,13 +36,13 @@ class Setting(Struct, frozen=True):
 
 
 def _secret(
-    section: str, key: str, meaning: str, kind: ValueType = value_types.SECRET
+    section: str, key: str, description: str, value_type: ValueType = value_types.SECRET
 ) -> tuple[Setting, Setting]:
     """The two rows of a secret: itself, and the file that may contain it."""
     file = f"/etc/fleet-smi/{key.replace('_', '-')}"
     return (
-        Setting(section, key, kind, None, meaning, "the-token"),
-        Setting(section, f"{key}_file", value_types.PATH, None, f"a file with {meaning}", file),
+        Setting(section, key, value_type, None, description, "the-token"),
+        Setting(section, f"{key}_file", value_types.PATH, None, f"a file with {description}", file),
     )
 
 
@@ -274,38 +274,42 @@ SETTINGS: tuple[Setting, ...] = (
         "verdict",
         "free_memory",
         value_types.SIZE,
-        LAW.free_memory_bytes,
+        THRESHOLDS.free_memory_bytes,
         "a GPU with less memory in use is free",
     ),
     Setting(
         "verdict",
         "free_memory_fraction",
         value_types.FRACTION,
-        LAW.free_memory_fraction,
+        THRESHOLDS.free_memory_fraction,
         "a GPU with a smaller share in use is free",
     ),
     Setting(
-        "verdict", "idle_percent", value_types.PERCENT, LAW.idle_percent, "less utilisation is idle"
+        "verdict",
+        "idle_percent",
+        value_types.PERCENT,
+        THRESHOLDS.idle_percent,
+        "less utilisation is idle",
     ),
     Setting(
         "verdict",
         "idle_window",
         value_types.DURATION,
-        LAW.idle_window_seconds,
+        THRESHOLDS.idle_window_seconds,
         "idle for this long is held",
     ),
     Setting(
         "verdict",
         "idle_power_fraction",
         value_types.FRACTION,
-        LAW.idle_power_fraction,
+        THRESHOLDS.idle_power_fraction,
         "a smaller share of its power limit is near idle",
     ),
     Setting(
         "verdict",
         "silent_after",
         value_types.COUNT,
-        LAW.silent_after_intervals,
+        THRESHOLDS.silent_after_intervals,
         "missed reports before a node counts as silent",
     ),
 )

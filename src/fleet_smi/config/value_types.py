@@ -56,6 +56,7 @@ def format_for_error(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
+    # `true` is not 1, although Python's bool is an int.
     try:
         number = float("nan") if isinstance(value, bool) else float(value)
     except OverflowError:
@@ -143,6 +144,7 @@ def _path(value: Any) -> str:
 def require_glob_at_end(path: str) -> None:
     """Raise `ValueError` for a wildcard before the last part: only files may be a pattern."""
     folder = os.path.dirname(path)
+    # A folder that is really named like a pattern is fine.
     if any(character in folder for character in "*?[") and not os.path.isdir(folder):
         raise ValueError("has a pattern before its last part: only that may be one, like /a/b*")
 
@@ -169,6 +171,7 @@ def _secret(value: Any) -> str:
 
 
 def _password(value: Any) -> str:
+    # 8888 is the default of gpu-cluster-monitor, whose clients use this password.
     password = _secret(value)
     if len(password) < _MIN_PASSWORD:
         raise ValueError(f"is too short: everybody knows 8888; use {_MIN_PASSWORD} or more")
@@ -182,6 +185,7 @@ def _history(value: Any) -> str:
         return OFF
     if "://" not in place:
         return _path(place)
+    # No ":" before the "@": a password there would be shown with the settings.
     if not re.fullmatch(r"postgresql://[^\s:@]*@?[^\s@]+", place):
         raise ValueError(
             "must be a path, off, or like postgresql://user@host/name, "

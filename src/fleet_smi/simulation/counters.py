@@ -7,7 +7,7 @@ from math import log
 from msgspec import Struct, field
 
 _MIN_SECONDS = 20e-6
-_GROWTH = 1.05
+_GROWTH = 1.05  # per bucket, so a quantile is accurate to 5 %
 _LOG_GROWTH = log(_GROWTH)
 _BUCKETS = 340  # the last one counts five minutes and more
 
@@ -38,6 +38,7 @@ class LoadCounters(Struct, kw_only=True):
         if not cumulative[-1]:
             return None
         bucket = bisect_left(cumulative, quantile * cumulative[-1])
+        # The upper edge of the bucket: a quantile is never reported too small.
         return float(_MIN_SECONDS * _GROWTH ** (bucket + 1))
 
     def copy(self) -> "LoadCounters":

@@ -47,12 +47,13 @@ class IdleSlot:
             return self._at(at, vacant_seconds)
         step = int(at / _IDLE_CACHE_SECONDS)
         if step != self._step:
+            # At the start of the step, not at `at`: the result must not depend on earlier calls.
             self._step, self._gpu = step, self._at(step * _IDLE_CACHE_SECONDS, vacant_seconds)
         return self._gpu
 
-    def _at(self, at: float, deserted_seconds: float) -> Gpu:
+    def _at(self, at: float, vacant_seconds: float) -> Gpu:
         drift = smooth_noise(at / 8.0 + self._phase)
-        warm = max(0.0, 1.0 - deserted_seconds / _COOLING_SECONDS)
+        warm = max(0.0, 1.0 - vacant_seconds / _COOLING_SECONDS)
         celsius = self._model.idle_celsius + 3.0 * drift + _COOLING_DEGREES * warm
         return replace(
             self._idle_gpu,
@@ -150,6 +151,7 @@ class SharedSlot:
 
     def _begin(self, period: int) -> None:
         pattern = self._pattern
+        # Every rank of the group draws the same numbers, and so runs the same job.
         rng = seeded_rng(pattern.key, period)
         started_at = period * pattern.period_seconds - self._offset
         duration = pattern.period_seconds * (0.6 + 0.3 * rng.random())

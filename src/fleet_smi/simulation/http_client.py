@@ -1,4 +1,4 @@
-"""A minimal keep-alive HTTP/1.1 client connection, one request at a time."""
+"""A minimal keep-alive HTTP/1.1 client for load tests: one connection, one request at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -66,9 +66,11 @@ def split_response(data: bytes) -> tuple[RawResponse | None, bytes]:
     """Split one complete response off the front of `data`; `None` while it is incomplete."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
+        # Checked from the first byte on: another protocol may never send an empty line.
         if len(data) > _MAX_BYTES or not b"HTTP/1.".startswith(data[:7]):
             raise Undecodable("the server does not speak HTTP")
         return None, data
+    # The status is at a fixed place, in "HTTP/1.1 200".
     length = _content_length(data[:end])
     total = end + 4 + length
     if len(data) < total:

@@ -26,9 +26,8 @@ def large_fleet(
     all_nodes = [_node(index, gpus, f"crowd-{seed}-{index}", start) for index in range(nodes)]
     scenario = FleetScenario(all_nodes, interval_seconds)
     for index in range(nodes):
-        scenario.snapshot(
-            index, start, 0
-        )  # initialise the slots now, not during the first second of load
+        # Initialise the slots now, not during the first second of load.
+        scenario.snapshot(index, start, 0)
     return scenario
 
 

@@ -1,4 +1,4 @@
-"""Load generator: simulated agents report to a real hub, agent connection per node."""
+"""Load generator: simulated agents report to a real hub, one connection per node."""
 
 import asyncio
 from itertools import count
@@ -19,7 +19,7 @@ class LoadGenerator:
     """Sends reports for every node of a scenario, spread evenly over the interval.
 
     With a `join_token` each node joins first and reports with the token it receives; with a
-    `token` all nodes share that agent. With `backfill` each node first sends snapshots of the
+    `token` all nodes share that one. With `backfill` each node first sends snapshots of the
     past, like an agent whose hub was away.
     """
 
@@ -38,6 +38,7 @@ class LoadGenerator:
         self._rng = seeded_rng(url, len(scenario.nodes))
         self._error: DeliveryError | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        # Parsed once: all agents share the TLS context, which is costly to make.
         hub = HubEndpoint.parse(url)
         self._agents = [
             SimulatedAgent(
@@ -68,10 +69,11 @@ class LoadGenerator:
                 task.cancel()
             for agent in self._agents:
                 agent.close()
+            # Wait until the cancelled tasks have really ended.
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _connect_all(self) -> None:
-        # Connect the first node alone: a hub that is down or refuses us is agent error, not 2,000.
+        # Connect the first node alone: a hub that is down or refuses us is one error, not 2,000.
         await self._agents[0].connect(self._join_token)
         semaphore = asyncio.Semaphore(_MAX_CONCURRENT_CONNECTS)
 
@@ -92,6 +94,7 @@ class LoadGenerator:
         clock = asyncio.get_running_loop().time
         started, done, nodes = clock(), 0, len(self._agents)
         while seconds is None or clock() - started < seconds:
+            # A late wake-up sends all that is due: the load is the same on a busy machine.
             due = int((clock() - started) * nodes / self._interval_seconds) + 1
             for slot in range(done, due):
                 self._agents[slot % nodes].send_report()
@@ -120,6 +123,7 @@ class LoadGenerator:
     async def _reconnect(self, agent: SimulatedAgent) -> None:
         for attempt in count():
             backoff = min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2 ** min(attempt, 16))
+            # Jitter: all nodes lose a restarted hub in the same moment.
             await asyncio.sleep(backoff * (0.5 + self._rng.random()))
             try:
                 await agent.connect(self._join_token)
@@ -130,4 +134,5 @@ class LoadGenerator:
             return
 
     def _on_refused(self, error: DeliveryError) -> None:
+        # The first one counts; `_pace` and `_drain` raise it out of the callback's context.
         self._error = self._error or error

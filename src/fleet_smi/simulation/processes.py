@@ -63,6 +63,7 @@ def make_process(
     """Create a process; those with the same `key` are ranks of one multi-GPU job."""
     rng = seeded_rng(key, started_at)
     low, high = workload.memory_share
+    # The ranks of a job draw the same numbers; their memory, pid and phase differ by the rank.
     share = low + (high - low) * rng.random() - 0.004 * (rank % 4)
     memory = int(gpu_total_bytes * share) // (2 * MIB) * 2 * MIB
     pid = rng.randrange(4_000, 3_900_000) + rank

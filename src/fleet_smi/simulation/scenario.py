@@ -116,6 +116,7 @@ def last_week(now: float) -> tuple[BackfillPoint, ...]:
 
 def _points(now: float, first: float, last: float, step: float) -> Iterator[BackfillPoint]:
     """Yield points from `first` to `last` seconds ago, excluding the last."""
+    # Computed from the number, so that rounding errors do not add up.
     for number in range(int((first - last) / step)):
         yield BackfillPoint(now - first + number * step, step)
 
@@ -148,6 +149,7 @@ def make_node(
         name=name,
         slots=tuple(slots),
         host=host,
+        # Of the start too: each start is a new run of the same node.
         run_id=f"{seeded_rng(key, 'run', start).getrandbits(64):016x}",
         boot_id=f"{rng.getrandbits(128):032x}",
         labels=labels,

@@ -7,9 +7,11 @@ _NOISE_POINTS = 1024
 
 def seeded_rng(*key: object) -> Random:
     """Return a random generator seeded with the key."""
+    # Text, which `Random` hashes itself: `hash` of a tuple differs from process to process.
     return Random("/".join(map(str, key)))  # noqa: S311  # simulation, not cryptography
 
 
+# The text of a key is part of the seed: with another one every simulated fleet looks different.
 _NOISE = seeded_rng("wander")
 _POINTS = tuple(_NOISE.random() for _ in range(_NOISE_POINTS))
 
@@ -23,4 +25,5 @@ def smooth_noise(at: float) -> float:
 
 def jitter(at: float) -> float:
     """Return a cheap pseudo-random value in 0..1, for figures whose shape does not matter."""
+    # Multiples of the golden ratio spread evenly over 0..1.
     return at * 0.618034 % 1.0

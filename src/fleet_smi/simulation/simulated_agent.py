@@ -112,8 +112,9 @@ class SimulatedAgent:
         if self._connection is None or self._sent_at is not None:
             self._counters.late += 1
             return
+        # After a lost connection or a temporary error the same snapshots are sent again.
         if not self._snapshots:
-            self._snapshots = self._read(now)
+            self._snapshots = self._next_snapshots(now)
             self._counters.sent += 1
         body = encode_report(self._snapshots, now)
         self._sent_at = time.perf_counter()
@@ -126,7 +127,7 @@ class SimulatedAgent:
         if connection is not None:
             connection.close()
 
-    def _read(self, now: float) -> list[bytes]:
+    def _next_snapshots(self, now: float) -> list[bytes]:
         """Encode the next snapshots: first the backfill in chunks, then the present."""
         scenario, index = self._scenario, self._index
         if not self._sequence:
@@ -159,6 +160,7 @@ class SimulatedAgent:
         except BaseException:
             connection.close()
             raise
+        # The hub may have closed it while the join was answered.
         if not connection.is_open:
             raise ConnectionResetError
         return connection
@@ -195,8 +197,10 @@ class SimulatedAgent:
         if response.status == _OK:
             self._snapshots = []
             self._counters.acknowledge(time.perf_counter() - sent_at)
+            # Backfill is not paced: the next chunk follows immediately.
             if self._pending_points:
                 self.send_report()
+        # A retryable error leaves the snapshots in place for the next tick.
         elif not _is_retryable(response):
             self._snapshots = []
             self._counters.failed += 1
@@ -209,6 +213,8 @@ class SimulatedAgent:
     def _handle_lost(self) -> None:
         if self._join_response is not None and not self._join_response.done():
             self._join_response.set_exception(ConnectionResetError())
+        # `close` has cleared the connection before: a deliberate end is not a loss. Unacknowledged
+        # snapshots stay, and are sent again after the reconnect.
         elif self._connection is not None:
             self._connection, self._sent_at = None, None
             self._on_lost(self)
