@@ -72,7 +72,7 @@ class FleetState:
         # Before the duplicate check: a report that another route delivered first still proves
         # that this route works.
         if via is not None and (via != node.via or node.failures):
-            self._reached(node, via)
+            self._attach_route(node, via)
         run_id = snapshot.run_id
         if run_id is not None and not node.sequences.add(run_id, snapshot.sequence):
             return None
@@ -80,7 +80,7 @@ class FleetState:
             if run_id is None:
                 return None
             # Its number has been recorded, so the checkpoint has to be written again.
-            self._mark(node.node_id)
+            self._mark_dirty(node.node_id)
             return FleetChange(
                 snapshot=snapshot,
                 at=at,
@@ -93,7 +93,7 @@ class FleetState:
             at = node.at
         snapshot = self._update_inventory(node, snapshot, at)
         transitions = node.update(snapshot, at, self.thresholds)
-        self._mark(node.node_id)
+        self._mark_dirty(node.node_id)
         return FleetChange(
             snapshot=snapshot,
             at=at,
@@ -113,7 +113,7 @@ class FleetState:
             node = self._nodes.setdefault(node_id, NodeState(node_id, via))
             node.vias.add(via)
             self._routes[via] = node_id
-            self._mark(node_id)
+            self._mark_dirty(node_id)
 
     def drop_target(self, via: Via) -> None:
         """Remove a target from the list, unless a node has reported that way."""
@@ -132,7 +132,7 @@ class FleetState:
         reached_since = via == node.via and at < node.at
         if not reached_since and node.failures.get(via) != message:
             node.failures[via] = message
-            self._mark(node.node_id)
+            self._mark_dirty(node.node_id)
 
     def label(
         self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
@@ -149,7 +149,7 @@ class FleetState:
             node.update_sort_key()
         given = {**node.given_labels, **(labels or {})}
         node.given_labels = {label: value for label, value in given.items() if value}
-        self._mark(node_id)
+        self._mark_dirty(node_id)
         return True
 
     def remove(self, node_id: str) -> bool:
@@ -160,7 +160,7 @@ class FleetState:
         self._inventories.forget(node_id, node.inventory.claims)
         for via in node.vias:
             del self._routes[via]
-        self._mark(node_id)
+        self._mark_dirty(node_id)
         return True
 
     def checkpoint(self, node_id: str) -> NodeCheckpoint | None:
@@ -174,14 +174,14 @@ class FleetState:
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
         self._routes.update(dict.fromkeys(node.vias, node.node_id))
-        self._mark(node.node_id)
+        self._mark_dirty(node.node_id)
 
     def tick(self, now: float) -> None:
         """Mark the nodes that have become silent since the last tick as changed."""
         for node in self._nodes.values():
             if node.wake_at < now:
                 node.wake_at = inf  # once per silence: the next report sets it again
-                self._mark(node.node_id)
+                self._mark_dirty(node.node_id)
 
     def take_dirty(self) -> set[str]:
         """Return and clear the ids of the nodes that changed, removed ones included."""
@@ -219,12 +219,12 @@ class FleetState:
         own = {} if node.snapshot is None else node.snapshot.labels
         return node.name, own | node.given_labels
 
-    def _mark(self, node_id: str) -> None:
+    def _mark_dirty(self, node_id: str) -> None:
         """Mark a node as changed."""
         self.revision += 1
         self._dirty.add(node_id)
 
-    def _reached(self, node: NodeState, via: Via) -> None:
+    def _attach_route(self, node: NodeState, via: Via) -> None:
         """Attach a route to the node that reported by it, and clear its failure."""
         other = self._nodes.get(self._routes.get(via, node.node_id))
         if other is not None and other is not node:
@@ -238,7 +238,7 @@ class FleetState:
         node.vias.add(via)
         node.via = via
         if node.failures.pop(via, None) is not None:
-            self._mark(node.node_id)
+            self._mark_dirty(node.node_id)
 
     def _update_inventory(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
         """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""

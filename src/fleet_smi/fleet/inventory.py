@@ -34,20 +34,20 @@ class InventoryIndex:
 
     def __init__(self) -> None:
         # UUID -> the node that claimed it last, and when.
-        self._homes: dict[str, tuple[str, float]] = {}
+        self._last_claims: dict[str, tuple[str, float]] = {}
 
     def restore(self, node_id: str, inventory: Inventory) -> None:
         """Add the inventory of a node from its checkpoint."""
         # Checkpoints come in any order: the latest claim wins, as it did before the restart.
         for uuid, since in inventory.claims.items():
-            if uuid not in self._homes or self._homes[uuid][1] < since:
-                self._homes[uuid] = node_id, since
+            if uuid not in self._last_claims or self._last_claims[uuid][1] < since:
+                self._last_claims[uuid] = node_id, since
 
     def forget(self, node_id: str, uuids: Iterable[str]) -> None:
         """Drop the claims of this node to these GPUs."""
         for uuid in uuids:
-            if self._homes.get(uuid, ("", 0.0))[0] == node_id:
-                del self._homes[uuid]
+            if self._last_claims.get(uuid, ("", 0.0))[0] == node_id:
+                del self._last_claims[uuid]
 
     def update(
         self,
@@ -67,7 +67,7 @@ class InventoryIndex:
             inventory.missing.pop(gpu.uuid, None)
             if gpu.uuid not in inventory.claims:
                 inventory.claims[gpu.uuid] = at
-                self._homes[gpu.uuid] = node_id, at
+                self._last_claims[gpu.uuid] = node_id, at
         present = {_slot(gpu): gpu for gpu in snapshot.gpus}
         missing = inventory.missing.items()
         renamed = [uuid for uuid, entry in missing if _is_renamed(entry.gpu, present)]
@@ -89,7 +89,7 @@ class InventoryIndex:
 
     def _moved(self, node_id: str, uuid: str, missing: MissingGpu) -> bool:
         # Two nodes that claim one GPU at the same time are no move: two agents on one machine.
-        home, since = self._homes.get(uuid, (node_id, 0.0))
+        home, since = self._last_claims.get(uuid, (node_id, 0.0))
         return home != node_id and since > missing.seen_at
 
 
@@ -107,18 +107,18 @@ def _is_renamed(gone: Gpu, present: dict[tuple[str, int], Gpu]) -> bool:
 
 def missing_gpus_from(snapshot: Snapshot, seen_at: float) -> list[MissingGpu]:
     """Return the GPUs of a snapshot as they are listed once a later one lacks them."""
-    return [MissingGpu(_gone(gpu, snapshot.taken_at), seen_at) for gpu in snapshot.gpus]
+    return [MissingGpu(_as_missing(gpu, snapshot.taken_at), seen_at) for gpu in snapshot.gpus]
 
 
 def gpus_with_missing(snapshot: Snapshot, inventory: Inventory) -> tuple[Gpu, ...]:
     """Return the GPUs of a snapshot, followed by those that are missing from it."""
     if not inventory.missing:
         return snapshot.gpus
-    missing = [_explained(entry.gpu, snapshot) for entry in inventory.missing.values()]
+    missing = [_with_collector_fault(entry.gpu, snapshot) for entry in inventory.missing.values()]
     return (*snapshot.gpus, *missing)
 
 
-def _gone(gpu: Gpu, last_seen: float) -> Gpu:
+def _as_missing(gpu: Gpu, last_seen: float) -> Gpu:
     """Return the GPU with its identity only, and the fault `missing` since it was last seen."""
     return Gpu(
         uuid=gpu.uuid,
@@ -133,7 +133,7 @@ def _gone(gpu: Gpu, last_seen: float) -> Gpu:
     )
 
 
-def _explained(gpu: Gpu, snapshot: Snapshot) -> Gpu:
+def _with_collector_fault(gpu: Gpu, snapshot: Snapshot) -> Gpu:
     """Return the missing GPU, with the collector's failure as its fault where it failed."""
     for run in snapshot.runs:
         if run.outcome == "failed" and run.name.startswith(gpu.vendor):

@@ -28,41 +28,41 @@ _EXAMPLES = "write it like 'yesterday 03:12', 2026-11-15T03:12, 14:00, 'Mon 09:0
 
 def parse_moment(text: str, now: float, zone: tzinfo | None = None) -> float:
     """Return a past point in time as seconds since 1970; raise `UsageError` otherwise."""
-    said = text.strip().lower()
-    if found := _EPOCH.fullmatch(said):
+    spec = text.strip().lower()
+    if found := _EPOCH.fullmatch(spec):
         return _past(float(found[1]), text, now)
-    if said == "now":
+    if spec == "now":
         return now
-    if said.startswith("-") and _LENGTH.fullmatch(said, 1):
-        return _past(now - _seconds(said[1:]), text, now)
+    if spec.startswith("-") and _LENGTH.fullmatch(spec, 1):
+        return _past(now - _seconds(spec[1:]), text, now)
     try:
-        return _calendar_time(said, text, now, zone)
+        return _calendar_time(spec, text, now, zone)
     except (ValueError, OverflowError, OSError):  # no such day, no such hour, no such year
         raise UsageError(f"{_shown(text)} is not a point in time: {_EXAMPLES}") from None
 
 
 def parse_since(text: str, now: float, zone: tzinfo | None = None) -> float:
     """Return the start of a range: a duration before now ("24h", "1d12h") or a point in time."""
-    said = text.strip()
-    return parse_moment(f"-{said}" if _LENGTH.fullmatch(said) else said, now, zone)
+    spec = text.strip()
+    return parse_moment(f"-{spec}" if _LENGTH.fullmatch(spec) else spec, now, zone)
 
 
 def to_remote_moment(text: str, now: float, zone: tzinfo | None = None) -> str:
     """Return the text for another machine: relative times stay relative, by its own clock."""
-    said = text.strip().lower()
-    at = parse_since(said, now, zone)
-    if _LENGTH.fullmatch(said):
-        return f"-{said}"
-    return said if said == "now" or said.startswith("-") else f"{at:.3f}"
+    spec = text.strip().lower()
+    at = parse_since(spec, now, zone)
+    if _LENGTH.fullmatch(spec):
+        return f"-{spec}"
+    return spec if spec == "now" or spec.startswith("-") else f"{at:.3f}"
 
 
-def _seconds(said: str) -> float:
-    return sum(parse_duration(part) for part in _PART.findall(said))
+def _seconds(spec: str) -> float:
+    return sum(parse_duration(part) for part in _PART.findall(spec))
 
 
-def _calendar_time(said: str, text: str, now: float, zone: tzinfo | None) -> float:
-    found = _CALENDAR.fullmatch(said)
-    if found is None or not said:
+def _calendar_time(spec: str, text: str, now: float, zone: tzinfo | None) -> float:
+    found = _CALENDAR.fullmatch(spec)
+    if found is None or not spec:
         raise ValueError
     days = _days(found["day"], datetime.fromtimestamp(now, zone).date())
     if found["hour"] is None:

@@ -54,12 +54,14 @@ def idle(inputs: VerdictInput) -> RuleResult | None:
     name, held_after = inputs.group.name, inputs.settings.idle_window_seconds
     idle_for = format_duration(idle_seconds)
     if idle_seconds >= held_after:
-        return RuleResult("held", f"{name}, idle for {idle_for}{_kept(inputs)}", idle_seconds)
+        return RuleResult(
+            "held", f"{name}, idle for {idle_for}{_memory_suffix(inputs)}", idle_seconds
+        )
     if _just_started(inputs):
         ago = format_duration(inputs.now - (inputs.window.joined_at or inputs.now))
         return RuleResult("busy", f"{name}, started {ago} ago", idle_seconds)
     if inputs.window.samples == 1:
-        reason = f"{name}, {reasons.format_load(inputs.window.load)}{_kept(inputs)}"
+        reason = f"{name}, {reasons.format_load(inputs.window.load)}{_memory_suffix(inputs)}"
         return RuleResult("busy", reasons.mark_single_sample(reason, 1))
     reason = f"{name}, idle for {idle_for} (held after {format_duration(held_after)})"
     return RuleResult("busy", reason, idle_seconds)
@@ -70,7 +72,7 @@ def utilisation_not_measurable(inputs: VerdictInput) -> RuleResult:
     low = inputs.window.low_power_seconds
     if low is not None and low >= inputs.settings.idle_window_seconds:
         idle_for = f"judged by power: idle for {format_duration(low)}"
-        return RuleResult("held", f"{inputs.group.name}, {idle_for}{_kept(inputs)}", low)
+        return RuleResult("held", f"{inputs.group.name}, {idle_for}{_memory_suffix(inputs)}", low)
     reason = f"utilisation not measurable; {_holding(inputs)}"
     # Where power is not measured either, more samples would not say more.
     return RuleResult(
@@ -93,7 +95,7 @@ def _holding(inputs: VerdictInput) -> str:
     return inputs.group.name if size is None else f"{inputs.group.name}, {size}"
 
 
-def _kept(inputs: VerdictInput) -> str:
+def _memory_suffix(inputs: VerdictInput) -> str:
     """The memory they keep: ", 16.2 GiB kept"; empty where unknown."""
     size = reasons.format_held_memory(inputs.group.named_memory_bytes, inputs.subject)
     return "" if size is None else f", {size} kept"

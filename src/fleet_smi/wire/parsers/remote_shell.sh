@@ -81,7 +81,7 @@ query_nvidia() {
     exit_code=$?
     printf '%s\n' "$output"
     section exit_code && printf '%s\n' "$exit_code"
-    everything="$everything$output"
+    nvidia_output="$nvidia_output$output"
 }
 
 # One device that sleeps or is lost must not decide about the others: each is queried by itself.
@@ -91,12 +91,12 @@ nvidia() {
     nvidia_devices
     stuck '^[0-9]* (nvidia-smi) D' && section hangs && return
     [ -n "$asleep" ] || query_nvidia
-    case $asleep$everything in
+    case $asleep$nvidia_output in
     yes* | *'Unable to determine the device handle'*)
         for address in ${awake:-0 1 2 3 4 5 6 7}; do query_nvidia -i "$address"; done
         ;;
     esac
-    case $everything in
+    case $nvidia_output in
     *'<mig_device>'*) section list && bounded nvidia-smi -L ;;
     esac
 }
@@ -178,7 +178,7 @@ pids_are_ours() {
 
 # The pids in what nvidia-smi (XML), amd-smi and rocm-smi (JSON) and xpu-smi (a table) printed.
 gpu_pids() {
-    printf '%s\n' "$everything" | sed -n 's/.*<pid>\([0-9]\{1,10\}\)<\/pid>.*/\1/p'
+    printf '%s\n' "$nvidia_output" | sed -n 's/.*<pid>\([0-9]\{1,10\}\)<\/pid>.*/\1/p'
     printf '%s\n' "$vendor_output" | tr '{,' '\n\n' | sed -n \
         -e 's/.*"pid": *\([0-9]\{1,10\}\).*/\1/p' \
         -e 's/.*"PID *\([0-9]\{1,10\}\)".*/\1/p' \
@@ -220,7 +220,7 @@ processes() {
     fi
 }
 
-everything= vendor_output=
+nvidia_output= vendor_output=
 report || {
     host
     nvidia
