@@ -36,6 +36,7 @@ class _LocalMachine:
     def fleet(self) -> LocalFleet:
         """Return the fleet; the caller holds the lock if it reads."""
         if self._fleet is None:
+            # Not a fork: the user's program may have threads, or CUDA in it.
             self._fleet = LocalFleet(config.load(), Reader(spawn_worker))
         return self._fleet
 
@@ -210,8 +211,11 @@ def available_gpus(max_used_percent: float = 20.0) -> list[str]:
     """
     request = GpuRequest(count=0, policy="memory", max_used_percent=max_used_percent)
     offered = find_offer(_view(), request, _machine.fleet().thresholds).offered
+    # By index as nvgpu lists them, not best first.
     in_order = sorted(offered, key=lambda candidate: (candidate.index, candidate.part or 0))
-    return [each.uuid if each.instance else str(each.index) for each in in_order]
+    return [
+        candidate.uuid if candidate.instance else str(candidate.index) for candidate in in_order
+    ]
 
 
 def _gpu_info(gpu: JudgedGpu) -> GpuInfo:

@@ -20,6 +20,7 @@ def create_sources(settings: Settings) -> list["Source"]:
     # A command that reads this machine needs no event loop, and asyncio is slow to import.
     from fleet_smi.hub.sources.self import SelfSource
 
+    # Not a fork: a hub has threads.
     node = settings.node
     sampler = Sampler(Reader(spawn_worker), root=node.root, name=node.name, labels=node.labels)
     return [SelfSource(sampler.sample, settings.agent.interval)]

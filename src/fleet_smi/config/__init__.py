@@ -32,8 +32,8 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 __all__ = ["SETTINGS", "Setting", "Settings", "load", "resolve"]
 
 _PREFIX = "FLEET_SMI_"
-_NAMED = {setting.name: setting for setting in SETTINGS}
-_OWN = ("FLEET_SMI_CONFIG", "FLEET_SMI_DEBUG")
+_SETTINGS_BY_NAME = {setting.name: setting for setting in SETTINGS}
+_NOT_SETTINGS = ("FLEET_SMI_CONFIG", "FLEET_SMI_DEBUG")
 _FOR_TESTS = (
     "FLEET_SMI_SIM",
     "FLEET_SMI_SIM_STATIC",
@@ -115,7 +115,7 @@ def _from_environment(environment: Mapping[str, str], *, strict: bool) -> Settin
     known = {setting.environment_variable: setting for setting in SETTINGS}
     unknown = []
     for name in environment:
-        if not name.startswith(_PREFIX) or name in (*_OWN, *_FOR_TESTS):
+        if not name.startswith(_PREFIX) or name in (*_NOT_SETTINGS, *_FOR_TESTS):
             continue
         if name in known:
             parse_setting(known[name], environment[name], Origin(name), layer)
@@ -123,7 +123,7 @@ def _from_environment(environment: Mapping[str, str], *, strict: bool) -> Settin
             unknown.append(name)
     if unknown:
         _report_unknown_variables(
-            unknown, [*known, *_OWN], layer, _ANY_SIMILARITY if strict else _SIMILARITY
+            unknown, [*known, *_NOT_SETTINGS], layer, _ANY_SIMILARITY if strict else _SIMILARITY
         )
     return layer
 
@@ -146,7 +146,7 @@ def _from_flags(flags: Mapping[str, Any]) -> SettingsLayer:
     for name, value in flags.items():
         if value is None:
             continue
-        setting = _NAMED[name]
+        setting = _SETTINGS_BY_NAME[name]
         origin = Origin(f"--{setting.key.replace('_', '-')}")
         parse_setting(setting, _absolute_paths(setting, value), origin, layer)
     return layer

@@ -46,7 +46,7 @@ def _secret(
     )
 
 
-_OFF = False
+_OFF = False  # as the default of a row, clearer than a bare False
 _HOUR, _DAY = 3600.0, 86400.0
 _COMMANDS = "how much of command lines is shown: full, name or hidden"
 _ROUTER, _NODES, _CLIENTS = (

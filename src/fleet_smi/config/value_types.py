@@ -91,6 +91,7 @@ def _size(value: Any) -> int:
 
 def _format_size(count: int) -> str | int:
     for unit, factor in _UNITS:
+        # 0 is a multiple of every unit, and best written as 0.
         if count and count % factor == 0:
             return f"{count // factor}{unit}"
     return count
@@ -135,6 +136,7 @@ def _name(value: Any) -> str:
 
 
 def _path(value: Any) -> str:
+    # Absolute, because a service is not started in the folder that its settings are in.
     path = os.path.expanduser(_text(value))
     if not os.path.isabs(path) or len(path) > _MAX_PATH or not path.isprintable():
         raise ValueError("must be an absolute path, from / or ~/ on")
@@ -163,6 +165,7 @@ def _folder(value: Any) -> str:
 
 def _secret(value: Any) -> str:
     secret = _text(value).strip()
+    # It is sent in a header, so it must survive there.
     if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise ValueError(
             "is not a token: it must be letters, digits and punctuation without spaces"

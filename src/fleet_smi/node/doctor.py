@@ -37,6 +37,7 @@ def _nvidia_driver(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[
     elif run.outcome == "failed":
         whose = "" if "NVIDIA" in run.detail else "NVIDIA driver: "
         yield _result("nvidia.driver", "FAIL", f"{whose}{run.detail}", _remedy(run))
+    # Device files without a driver library: the usual mistake in a container.
     elif any(path.startswith("/dev/nvidia") for path in environment.get("devices", {})):
         yield _result(
             "nvidia.driver",
@@ -141,6 +142,7 @@ def _permissions(_: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorRes
 
 
 def _process_visibility(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[DoctorResult]:
+    # Newer kernels write the mode as a word.
     if environment.get("hidepid") not in (None, "0", "off") and environment.get("user") != 0:
         yield _result(
             "processes.visible",

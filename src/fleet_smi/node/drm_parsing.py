@@ -98,6 +98,7 @@ def sensor_value(
 
 def find_sensor(hwmon: dict[str, str], kind: str, label: str | None, suffix: str) -> str | None:
     """Return the file of the sensor with this label; with `None`, of the first without one."""
+    # hwmon numbers sensors from 1; which number has which label differs between cards.
     for number in range(1, 17):
         name = f"{kind}{number}_{suffix}"
         if hwmon.get(f"{kind}{number}_label") == label and name in hwmon:

@@ -273,12 +273,14 @@ class _Sample:
     def _record_run(
         self, name: str, outcome: Outcome, seconds: float, error: CollectError | None = None
     ) -> None:
-        silent = isinstance(error, NotAnswering) and name in _DRIVERS
+        driver_hangs = isinstance(error, NotAnswering) and name in _DRIVERS
         self._runs[name] = CollectorRun(
             name=name,
             outcome=outcome,
             seconds=round(seconds, 6),
-            detail="" if error is None else f"{'driver not answering: ' if silent else ''}{error}",
+            detail=""
+            if error is None
+            else f"{'driver not answering: ' if driver_hangs else ''}{error}",
             fault=None if error is None or outcome == "absent" else fault_kind(error),
         )
 

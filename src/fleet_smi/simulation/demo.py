@@ -50,7 +50,7 @@ _DGX = MachineModel(gpu_model=H100, cpu_count=224, memory_total_bytes=2016 * GIB
 _HGX = MachineModel(gpu_model=A100, cpu_count=128, memory_total_bytes=1008 * GIB)
 _SERVER = MachineModel(gpu_model=L40S, cpu_count=96, memory_total_bytes=755 * GIB)
 _DESK = MachineModel(gpu_model=RTX_4090, cpu_count=32, memory_total_bytes=126 * GIB)
-_EARLIER_VISITS_SECONDS = (2.0 * _HOUR, 9.0 * _HOUR)
+_EARLIER_PERIOD_SECONDS = (2.0 * _HOUR, 9.0 * _HOUR)
 _MANAGERS: dict[MachineModel, JobManager] = {_SERVER: "pod", _DESK: "bare"}
 
 
@@ -77,12 +77,13 @@ class _NodeBuilder:
         key = f"{self.key}-{slots[0][0].index}-earlier"
         pattern = UsagePattern(
             key=key,
-            period_seconds=seeded_rng(key, "period").uniform(*_EARLIER_VISITS_SECONDS),
+            period_seconds=seeded_rng(key, "period").uniform(*_EARLIER_PERIOD_SECONDS),
             gpu_count=len(slots),
             probability=0.85,
             manager=self.manager,
             quieter_at_night=True,
         )
+        # One pattern for all of them: earlier jobs took the whole group too.
         start = self.start - hours * _HOUR
         return [
             TransitionSlot(SharedSlot(self.gpu_model, gpu, pattern, rank), start, slot)
@@ -169,83 +170,94 @@ def _nodes(seed: int, start: float) -> Iterator[SimulatedNode]:
         yield _desk(builder(f"desk-{owner}", _DESK), owner, period)
 
 
-def _pretraining(at: _NodeBuilder) -> SimulatedNode:
-    return at.node(at.job("maria", PRETRAINING, 52.0, gpus=8), "hall-1/r01")
+def _pretraining(builder: _NodeBuilder) -> SimulatedNode:
+    return builder.node(builder.job("maria", PRETRAINING, 52.0, gpus=8), "hall-1/r01")
 
 
-def _serving(at: _NodeBuilder) -> SimulatedNode:
-    slots = at.job("kenji", PRETRAINING, 7.5, gpus=4)
-    slots += at.job("llm-gateway", SERVING, 310.0, gpus=2)
-    return at.node([*slots, *at.short_jobs(260.0), *at.short_jobs(340.0)], "hall-1/r01")
+def _serving(builder: _NodeBuilder) -> SimulatedNode:
+    slots = builder.job("kenji", PRETRAINING, 7.5, gpus=4)
+    slots += builder.job("llm-gateway", SERVING, 310.0, gpus=2)
+    return builder.node(
+        [*slots, *builder.short_jobs(260.0), *builder.short_jobs(340.0)], "hall-1/r01"
+    )
 
 
-def _broken(at: _NodeBuilder) -> SimulatedNode:
-    slots = at.short_jobs(420.0, gpus=4) + at.short_jobs(150.0)
-    gpu, hours = at.next_gpu(), 0.7
-    slots += at.since(hours, [(gpu, LostSlot(gpu, at.start - hours * _HOUR))])
-    return at.node([*slots, *at.short_jobs(190.0, gpus=2, probability=0.6)], "hall-1/r02")
+def _broken(builder: _NodeBuilder) -> SimulatedNode:
+    slots = builder.short_jobs(420.0, gpus=4) + builder.short_jobs(150.0)
+    gpu, hours = builder.next_gpu(), 0.7
+    slots += builder.since(hours, [(gpu, LostSlot(gpu, builder.start - hours * _HOUR))])
+    return builder.node([*slots, *builder.short_jobs(190.0, gpus=2, probability=0.6)], "hall-1/r02")
 
 
-def _held(at: _NodeBuilder) -> SimulatedNode:
-    slots = at.job("lucas", NOTEBOOK, 26.0) + at.short_jobs(210.0, gpus=2)
-    return at.node([*slots, *at.job("priya", FINE_TUNING, 3.2)], "hall-1/r03")
+def _held(builder: _NodeBuilder) -> SimulatedNode:
+    slots = builder.job("lucas", NOTEBOOK, 26.0) + builder.short_jobs(210.0, gpus=2)
+    return builder.node([*slots, *builder.job("priya", FINE_TUNING, 3.2)], "hall-1/r03")
 
 
-def _mig(at: _NodeBuilder) -> SimulatedNode:
+def _mig(builder: _NodeBuilder) -> SimulatedNode:
     slices = [
-        _slice(at, number, profile, user)
+        _slice(builder, number, profile, user)
         for number, (profile, user) in enumerate(
             (("3g.20gb", "chen"), ("2g.10gb", "nadia"), ("1g.5gb", "tomas"), ("1g.5gb", None))
         )
     ]
-    mig_slot = MigSlot(at.gpu_model, at.next_gpu(), slices)
-    return at.node([mig_slot, *at.short_jobs(280.0), *at.short_jobs(240.0, gpus=2)], "hall-1/r03")
+    mig_slot = MigSlot(builder.gpu_model, builder.next_gpu(), slices)
+    return builder.node(
+        [mig_slot, *builder.short_jobs(280.0), *builder.short_jobs(240.0, gpus=2)], "hall-1/r03"
+    )
 
 
-def _slice(at: _NodeBuilder, number: int, profile: str, user: str | None) -> MigSlice:
-    instance = make_instance(at.key, number, profile)
+def _slice(builder: _NodeBuilder, number: int, profile: str, user: str | None) -> MigSlice:
+    instance = make_instance(builder.key, number, profile)
     if user is None:
         return MigSlice(instance=instance)
-    started_at, memory = at.start - (2.0 + 5.0 * number) * _HOUR, instance.memory_total_bytes or 0
-    key = f"{at.key}-slice-{number}"
-    process = make_process(key, user, EXPLORING, memory, started_at, manager=at.manager)
+    started_at, memory = (
+        builder.start - (2.0 + 5.0 * number) * _HOUR,
+        instance.memory_total_bytes or 0,
+    )
+    key = f"{builder.key}-slice-{number}"
+    process = make_process(key, user, EXPLORING, memory, started_at, manager=builder.manager)
     return MigSlice(instance=instance, occupant=process)
 
 
-def _ghost(at: _NodeBuilder) -> SimulatedNode:
+def _ghost(builder: _NodeBuilder) -> SimulatedNode:
     """A GPU shared by two users, one with unaccounted memory, and one that stays idle."""
     processes = (
-        at.process(f"{at.key}-sweep", "oskar", SWEEPING, 5.0),
-        at.process(f"{at.key}-fit", "fatima", FITTING, 1.4),
+        builder.process(f"{builder.key}-sweep", "oskar", SWEEPING, 5.0),
+        builder.process(f"{builder.key}-fit", "fatima", FITTING, 1.4),
     )
-    gpu = at.next_gpu()
+    gpu = builder.next_gpu()
     alone, together = (
-        OccupiedSlot(at.gpu_model, gpu, processes[:1]),
-        OccupiedSlot(at.gpu_model, gpu, processes),
+        OccupiedSlot(builder.gpu_model, gpu, processes[:1]),
+        OccupiedSlot(builder.gpu_model, gpu, processes),
     )
     shared = TransitionSlot(alone, processes[1].started_at, together)
-    slots = at.since(5.0, [(gpu, shared)]) + at.short_jobs(200.0)
-    gpu = at.next_gpu()
-    slots += at.since(9.0, [(gpu, ghost_slot(at.gpu_model, gpu, 31 * GIB + 212 * MIB))])
-    idle = IdleSlot(at.gpu_model, at.next_gpu())
-    return at.node([*slots, idle], "hall-1/r03", outage_hours=(81.0, 72.0))
+    slots = builder.since(5.0, [(gpu, shared)]) + builder.short_jobs(200.0)
+    gpu = builder.next_gpu()
+    slots += builder.since(9.0, [(gpu, ghost_slot(builder.gpu_model, gpu, 31 * GIB + 212 * MIB))])
+    idle = IdleSlot(builder.gpu_model, builder.next_gpu())
+    return builder.node([*slots, idle], "hall-1/r03", outage_hours=(81.0, 72.0))
 
 
-def _render(at: _NodeBuilder) -> SimulatedNode:
-    slots = [*at.short_jobs(130.0), *at.short_jobs(180.0, gpus=2), *at.short_jobs(250.0)]
-    return at.node(slots, "hall-2/r11")
+def _render(builder: _NodeBuilder) -> SimulatedNode:
+    slots = [
+        *builder.short_jobs(130.0),
+        *builder.short_jobs(180.0, gpus=2),
+        *builder.short_jobs(250.0),
+    ]
+    return builder.node(slots, "hall-2/r11")
 
 
-def _falls_silent(at: _NodeBuilder) -> SimulatedNode:
-    slots = at.job("chen", FINE_TUNING, 11.0, gpus=2) + at.short_jobs(160.0, gpus=2)
-    return at.node(slots, "hall-2/r12", silent_from=at.start + SILENT_AFTER_SECONDS)
+def _falls_silent(builder: _NodeBuilder) -> SimulatedNode:
+    slots = builder.job("chen", FINE_TUNING, 11.0, gpus=2) + builder.short_jobs(160.0, gpus=2)
+    return builder.node(slots, "hall-2/r12", silent_from=builder.start + SILENT_AFTER_SECONDS)
 
 
-def _desk(at: _NodeBuilder, owner: str, period: float) -> SimulatedNode:
+def _desk(builder: _NodeBuilder, owner: str, period: float) -> SimulatedNode:
     """A workstation: its first GPU drives a display and is used by its owner."""
-    pattern = UsagePattern(key=at.key, period_seconds=period, probability=0.6, users=(owner,))
-    first = at.short_jobs_on(pattern, [_with_screen(at.next_gpu(), owner, at.start)])
-    return at.node([*first, *at.short_jobs(period * 1.4)], "office")
+    pattern = UsagePattern(key=builder.key, period_seconds=period, probability=0.6, users=(owner,))
+    first = builder.short_jobs_on(pattern, [_with_screen(builder.next_gpu(), owner, builder.start)])
+    return builder.node([*first, *builder.short_jobs(period * 1.4)], "office")
 
 
 def _with_screen(idle_gpu: Gpu, owner: str, start: float) -> Gpu:

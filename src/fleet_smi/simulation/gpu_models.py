@@ -6,6 +6,7 @@ from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.units import MIB
 
 RESERVED_BYTES = 4 * MIB
+"""Memory in use on an idle GPU."""
 
 
 class GpuModel(Struct, frozen=True, kw_only=True, gc=False):

@@ -136,7 +136,7 @@ class SharedSlot:
         self._offset = pattern.period_seconds * seeded_rng(pattern.key).random()
         self._period: int | None = None
         self._job: OccupiedSlot | None = None
-        self._leaves_at = 0.0
+        self._job_ends_at = 0.0
 
     def gpu(self, at: float) -> Gpu:
         """Return the GPU at a time: in use, or idle and cooling down."""
@@ -145,9 +145,9 @@ class SharedSlot:
             self._begin(period)
         if self._job is None:
             return self._empty.gpu(at)
-        if at < self._leaves_at:
+        if at < self._job_ends_at:
             return self._job.gpu(at)
-        return self._empty.gpu(at, at - self._leaves_at)
+        return self._empty.gpu(at, at - self._job_ends_at)
 
     def _begin(self, period: int) -> None:
         pattern = self._pattern
@@ -155,7 +155,7 @@ class SharedSlot:
         rng = seeded_rng(pattern.key, period)
         started_at = period * pattern.period_seconds - self._offset
         duration = pattern.period_seconds * (0.6 + 0.3 * rng.random())
-        self._period, self._leaves_at, self._job = period, started_at + duration, None
+        self._period, self._job_ends_at, self._job = period, started_at + duration, None
         if rng.random() < pattern.probability_at(started_at):
             process = make_process(
                 pattern.key,

@@ -103,6 +103,7 @@ class OccupiedSlot:
         self._used_bytes = (idle_gpu.memory_used_bytes or 0) + CONTEXT_OVERHEAD_BYTES
         self._warm_at = max(process.started_at for process in occupants) + _WARM_UP_SECONDS
         self._heat = max(process.workload.heat for process in occupants)
+        # The temperature depends on the typical load: it does not follow each short pause.
         typical = min(100.0, sum(process.workload.busy_percent for process in occupants)) / 100.0
         self._temperature_rise = (model.hot_celsius - model.idle_celsius) * self._heat * typical
         self._idle = replace(idle_gpu, power_watts=model.idle_watts * _IDLE_CONTEXT)

@@ -17,7 +17,7 @@ from fleet_smi.simulation.scenario import BackfillPoint, FleetScenario
 from fleet_smi.wire.report import encode_report, encode_snapshot
 
 _CONNECT_TIMEOUT_SECONDS = 30.0
-_MAX_SNAPSHOTS = 400
+_MAX_SNAPSHOTS = 400  # per report; a hub accepts 500
 _OK, _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS, _SERVER_ERROR = 200, 401, 403, 429, 500
 
 

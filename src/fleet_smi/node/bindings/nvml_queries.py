@@ -67,6 +67,7 @@ def _number(field: str, *names: str, before: tuple[Any, ...] = (), of: Any = c_u
 
 
 def _first_of_two(field: str, name: str) -> NvmlQuery:
+    # The second value is of no use here: a sampling period, or the MIG mode after a reset.
     return NvmlQuery(field, _call(name, c_uint(), c_uint()))
 
 

@@ -115,7 +115,8 @@ def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None
 def _energy(hwmon: dict[str, str]) -> float | None:
     # Some cards have a counter that stays at 0: the next label is the one that counts.
     counters = (
-        drm.parse_scaled(drm.sensor_value(hwmon, "energy", at), drm.MICRO) for at in _POWER_LABELS
+        drm.parse_scaled(drm.sensor_value(hwmon, "energy", label), drm.MICRO)
+        for label in _POWER_LABELS
     )
     return next((joules for joules in counters if joules), None)
 
@@ -123,8 +124,8 @@ def _energy(hwmon: dict[str, str]) -> float | None:
 def _power_limit(hwmon: dict[str, str]) -> float | None:
     # 0 is written when there is no limit.
     limits = (
-        drm.parse_scaled(drm.sensor_value(hwmon, "power", at, "max"), drm.MICRO)
-        for at in _POWER_LABELS
+        drm.parse_scaled(drm.sensor_value(hwmon, "power", label, "max"), drm.MICRO)
+        for label in _POWER_LABELS
     )
     return next((limit for limit in limits if limit), None)
 

@@ -16,7 +16,7 @@ from fleet_smi.node.collector import SnapshotPart
 
 # NVML's return codes as numbers: pynvml is loaded by the reader, never by this process.
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED = 3, 4, 13, 15, 16
-_SILENT = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card does not have this: no reason is needed
+_UNREPORTED = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card lacks it: no reason is needed
 ERROR_TEXTS = {
     1: "driver restarted",
     4: "insufficient permissions",
@@ -195,7 +195,7 @@ def _reasons(errors: dict[str, int]) -> dict[str, str]:
     return {
         field: ERROR_TEXTS.get(code, f"NVML error {code}")
         for raw_field, code in errors.items()
-        if code not in _SILENT
+        if code not in _UNREPORTED
         for field in MODEL_FIELDS.get(raw_field, ())
     }
 
