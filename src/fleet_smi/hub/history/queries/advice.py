@@ -35,6 +35,7 @@ def advice(parts: Sequence[JobPart]) -> tuple[str, ...]:
     if sum([part.occupancy.sums.gpu_seconds for part in parts]) < _MIN_GPU_SECONDS:
         return ()
     uses = _gpu_uses(parts)
+    # An unknown load counts as use: advice must not be a guess.
     in_use = [use for use in uses if use.load is None or use.load >= _UNUSED_LOAD]
     if not in_use:
         return ("never used the GPU" if len(uses) == 1 else f"never used its {len(uses)} GPUs",)
@@ -44,6 +45,8 @@ def advice(parts: Sequence[JobPart]) -> tuple[str, ...]:
 
 def _is_well_used(sums: Sums) -> bool:
     """A shortcut: most jobs use one GPU so well that there is no advice."""
+    # One part is one GPU, so it is never too many. The first two conditions rule out "never used"
+    # and "a smaller GPU would do", the third rules out "idle".
     return (
         sums.measured_seconds > _MIN_MEASURED_SHARE * sums.gpu_seconds
         and sums.busy_seconds >= _LOW_LOAD * sums.measured_seconds
@@ -63,6 +66,7 @@ def _gpu_uses(parts: Iterable[JobPart]) -> list[_GpuUse]:
         peak = part.occupancy.peak_memory_bytes
         # An upper bound: the processes on a GPU need not have had their peaks at the same time.
         use.peak_bytes = None if use.peak_bytes is None or peak is None else use.peak_bytes + peak
+        # There is no advice on the size of a MIG instance.
         use.total_bytes = None if part.gpu.parent else part.gpu.memory_total_bytes
     for use in by_gpu.values():
         if use.measured_seconds > _MIN_MEASURED_SHARE * use.gpu_seconds:

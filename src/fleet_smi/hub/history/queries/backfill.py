@@ -35,6 +35,7 @@ def backfill_points(
 ) -> Iterator[RibbonPoint]:
     """The fleet in the middle of each of these columns, where any node was reporting."""
     nodes = _presence_by_node(presence)
+    # Without instances: the recorder counts whole GPUs too.
     gpus = [row.periods for row in gpu_periods if row.gpu.parent is None]
     for start in starts:
         at = start + seconds / 2
@@ -54,7 +55,7 @@ def backfill_points(
 
 
 def _presence_by_node(presence: Iterable[Presence]) -> list[list[Presence]]:
-    """The intervals of each node in time order; of two with one start the last counts."""
+    """The intervals of each node in time order; of two with the same start the last wins."""
     nodes: dict[str, dict[float, Presence]] = {}
     for interval in presence:
         nodes.setdefault(interval.node_id, {})[interval.start] = interval

@@ -44,6 +44,7 @@ def group_jobs(occupancies: Iterable[GpuOccupancies]) -> tuple[Job, ...]:
             part = JobPart(gpu=of_gpu.gpu, occupancy=occupancy)
             by_key.setdefault(_job_key(part), []).append(part)
     jobs = [_job(key, run) for key, parts in by_key.items() for run in _runs(key, parts)]
+    # Two stable sorts: jobs with the same start are ordered by id, not by the order of the GPUs.
     jobs.sort(key=attrgetter("id"))
     jobs.sort(key=attrgetter("start"), reverse=True)
     return tuple(jobs)
@@ -63,16 +64,17 @@ def normalize_command(command: str) -> str:
     return _WORKER_NUMBER.sub(r"\1*", command)
 
 
-def _mask_values(words: Iterable[str]) -> Iterator[str]:
-    """The words of a command with a star for the value of each volatile flag."""
+def _mask_values(arguments: Iterable[str]) -> Iterator[str]:
+    """The arguments of a command with a star for the value of each volatile flag."""
     value_follows = False
-    for word in words:
-        flag, _, value = word.partition("=")
-        is_flag = word[0] == "-"
+    for argument in arguments:
+        flag, _, value = argument.partition("=")
+        is_flag = argument[0] == "-"
         if is_flag and value and _is_volatile(flag):
+            # As two arguments: `--rank=0` and `--rank 0` give the same text.
             yield from (flag, "*")
         else:
-            yield "*" if value_follows and not is_flag else word
+            yield "*" if value_follows and not is_flag else argument
         value_follows = is_flag and not value and _is_volatile(flag)
 
 
@@ -82,13 +84,15 @@ def _is_volatile(flag: str) -> bool:
 
 
 def _job_key(part: JobPart) -> JobKey:
-    """The key that all parts of a job share; jobs of one key are told apart by time."""
+    """The key that all parts of a job share; jobs with the same key are separated by time."""
     holder = part.occupancy.holder
     if holder.slurm_job:
         return "slurm", holder.user, holder.slurm_job
     if not holder.command or holder.user == HIDDEN_USER:
+        # Nothing shows which processes belong together: each is a job of its own.
         return "process", holder.user, part.gpu.node_id, str(holder.pid), str(holder.started_at)
-    # A bare "python" on two nodes need not be one job.
+    # A bare "python" on two nodes need not be one job, nor need forked workers: their commands
+    # do not name the script.
     spans_nodes = " " in holder.command and _FORKED_WORKER not in holder.command
     node_id = "" if spans_nodes else part.gpu.node_id
     return "command", holder.user, node_id, normalize_command(holder.command)
@@ -99,6 +103,7 @@ def _runs(key: JobKey, parts: list[JobPart]) -> Iterator[list[JobPart]]:
     if len(parts) == 1:
         yield parts
         return
+    # Slurm numbers its jobs, so their parts need not be close in time.
     slack = _FOREVER if key[0] == "slurm" else RESTART_WINDOW_SECONDS
     run: list[JobPart] = []
     run_end = -_FOREVER
@@ -121,6 +126,7 @@ def _end(part: JobPart) -> float:
 def _job(key: JobKey, parts: list[JobPart]) -> Job:
     end = max([_end(part) for part in parts])
     start = parts[0].occupancy.start
+    # The commands of the workers differ in ranks and ports: show that of the largest part.
     holder = max(parts, key=_gpu_seconds).occupancy.holder
     return Job(
         id=_id(key, start),
@@ -149,4 +155,5 @@ def _places(parts: Iterable[JobPart]) -> tuple[str, ...]:
 
 def _id(key: JobKey, start: float) -> str:
     """A stable id, computed from the start of the job and its key."""
+    # `replace`, because a lone surrogate in a command cannot be encoded.
     return f"{int(start):x}-{crc32(chr(0).join(key).encode(errors='replace')):08x}"

@@ -29,6 +29,7 @@ _Interval = TypeVar("_Interval", Period, Occupancy)
 
 def merge_batches(unwritten: Iterable[WriteBatch], open_batch: WriteBatch) -> WriteBatch:
     """Join batches that are not written yet with the open intervals, which come last and win."""
+    # Usage is left out: totals are summed in SQL, so it is written before it is queried.
     merged = WriteBatch()
     for batch in (*unwritten, open_batch):
         merged.nodes += batch.nodes
@@ -114,7 +115,7 @@ def merge_occupancies(
 ) -> list[GpuOccupancies]:
     """The occupancies of these GPUs, open ones included."""
     by_gpu = {
-        _gpu_key(row.gpu): {(one.start, one.holder.pid): one for one in row.occupancies}
+        _gpu_key(row.gpu): {(entry.start, entry.holder.pid): entry for entry in row.occupancies}
         for row in saved
     }
     for gpu_key, occupancy in live.occupancies:
@@ -142,6 +143,7 @@ def nodes_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> list[NodeAt]:
     presence = {interval.node_id: interval for interval in saved.presence}
     for interval in live.presence:
         known = presence.get(interval.node_id)
+        # A live interval may be older than the stored one: late reports fill gaps.
         if interval.start <= at and (known is None or known.start <= interval.start):
             presence[interval.node_id] = interval
     figures = {row.node_id: _mean_figures(row) for row in _rows_at(at, saved, live)}
@@ -176,14 +178,15 @@ def _gpus_at(
     at: float, saved: SavedSnapshot, live: WriteBatch
 ) -> Iterator[tuple[GpuOfNode, Period, float]]:
     """Each GPU with its last period that began by `at`, and the start of its state."""
-    begun = {_gpu_key(gpu): [period] for gpu, period in saved.periods}
+    started = {_gpu_key(gpu): [period] for gpu, period in saved.periods}
     for gpu_key, period in live.periods:
         if period.start <= at:
-            begun.setdefault(gpu_key, []).append(period)
+            started.setdefault(gpu_key, []).append(period)
     for gpu in saved.gpus:
-        if _gpu_key(gpu) in begun:
-            # Of two with the same start the live one, which comes later, counts.
-            by_start = {period.start: period for period in begun[_gpu_key(gpu)]}
+        if _gpu_key(gpu) in started:
+            # Of two with the same start the live one, which comes later, wins.
+            by_start = {period.start: period for period in started[_gpu_key(gpu)]}
+            # With a single period both are the same, which gives its own start.
             last_two = sorted(by_start.items())[-2:]
             period = last_two[-1][1]
             yield gpu, period, _state_since(last_two[0][1], period)
@@ -199,6 +202,7 @@ def _state_since(previous: Period, period: Period) -> float:
 def _mean_figures(row: SeriesRow) -> dict[str, FigureValues]:
     """The means of all figures: of each GPU by its UUID, of the node by an empty string."""
     arrays = unpack([row.start], row.data, len(row.uuids), row.layout)
+    # Only NaN, which is unknown, differs from itself.
     means = [None if value != value else value for value in arrays.values[0, MEAN].tolist()]
     figures: dict[str, FigureValues] = {"": dict(zip(NODE_COLUMNS, means, strict=False))}
     for index, uuid in enumerate(row.uuids):

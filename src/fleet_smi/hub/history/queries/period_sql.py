@@ -26,6 +26,8 @@ def select_periods(
     Periods of a GPU do not overlap, so the first one is the last that began by `start`: looked
     up by key, which reads no older periods.
     """
+    # `_last_start` is null for a GPU that had no period yet, and a comparison with null would drop
+    # all of its periods.
     overlapping = (
         (periods.c.gpu == gpus.c.key)
         & (periods.c.start >= func.coalesce(_last_start(start), start))

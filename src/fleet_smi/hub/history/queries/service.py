@@ -85,6 +85,7 @@ class HistoryService:
         """The fleet at a past time."""
         live = await self._all_live()
         if at > self._clock() - _BUFFERED_SECONDS:
+            # `live` is a new batch each time: the cached one is not changed.
             live.series += await self._rows_at(at)
         return await self._run(self._fleet, at, live)
 
@@ -127,6 +128,7 @@ class HistoryService:
         """The whole fleet over time, with gaps; missing columns are backfilled from the ledger."""
         ribbon = await self._run(self._queries.ribbon, start, end, max_columns)
         seconds = max(1, ceil((end - start) / max_columns))
+        # Before the history began there is nothing to backfill from.
         missing = [
             at for at in missing_starts(ribbon.moments, start, end, seconds) if at >= self._oldest
         ]
@@ -134,12 +136,13 @@ class HistoryService:
             return ribbon
         return await self._run(self._backfill, ribbon, missing, seconds, await self._all_live())
 
-    async def oldest_after(self, moment: float) -> float | None:
+    async def oldest_after(self, at: float) -> float | None:
         """The start of the history where that is after a time; else `None`."""
-        if moment < self._oldest:
+        if at < self._oldest:
             self._oldest = await self._read_oldest()
+        # Expired rows are deleted in steps: do not show what is only waiting for its deletion.
         oldest = max(self._oldest, self._clock() - self._retention.ledger_seconds)
-        return oldest if moment < oldest else None
+        return oldest if at < oldest else None
 
     async def storage_status(self) -> StorageStatus:
         """How far back the history goes, its size, its retention and its gaps."""
@@ -172,12 +175,13 @@ class HistoryService:
 
     async def _all_live(self) -> WriteBatch:
         """All open intervals, and the rows that are not written yet."""
+        # Open intervals first: one that ends in between is then in both, not in neither.
         open_batch = await self._all_open()
         return merge_batches(self._unwritten(), open_batch)
 
     async def _all_open(self) -> WriteBatch:
         """All open intervals, cached in proportion to the cost of collecting them."""
-        async with self._open_lock:
+        async with self._open_lock:  # concurrent callers wait for one collection
             if time.monotonic() >= self._open_valid_until:
                 ids, began = [node.node_id for node in await self.nodes()], time.thread_time()
                 self._open_cache = await self._collect_open(ids)
@@ -219,11 +223,12 @@ class HistoryService:
         return rows
 
     async def _write_current_usage(self) -> None:
-        """Write the sums of the current hour, unless that was done a moment ago."""
+        """Write the sums of the current hour, unless that was done recently."""
         async with self._usage_lock:  # concurrent callers wait and see the same sums
             now = time.monotonic()
             if now - self._usage_written_at < _MAX_AGE_SECONDS:
                 return
+            # An upsert: the same rows come again with the recorder's next batch.
             open_batch = await self._all_open()
             usage = [*self._recorder.pending_batch().usage, *open_batch.usage]
             number = self._writer.put(WriteBatch(usage=usage))
@@ -252,6 +257,7 @@ class HistoryService:
         gpus = merge_gpus(self._queries.gpus(), recent)
         saved = self._queries.periods(None, first, last)
         periods = merge_periods(saved, gpus, recent)
+        # Live intervals last: of two with the same start the last wins.
         presence = [*self._queries.presence(first, last), *recent.presence]
         moments = [*ribbon.moments, *backfill_points(missing, seconds, periods, presence)]
         return replace(ribbon, moments=tuple(sorted(moments, key=lambda point: point.at)))
@@ -272,5 +278,5 @@ class HistoryService:
     ) -> list[GpuOccupancies]:
         saved = self._queries.occupancies(start, end, user)
         gpus = merge_gpus(self._queries.gpus(), live)
-        theirs = [item for item in live.occupancies if user in (None, item[1].holder.user)]
-        return merge_occupancies(saved, gpus, WriteBatch(occupancies=theirs))
+        of_user = [item for item in live.occupancies if user in (None, item[1].holder.user)]
+        return merge_occupancies(saved, gpus, WriteBatch(occupancies=of_user))

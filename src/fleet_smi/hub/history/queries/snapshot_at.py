@@ -28,7 +28,7 @@ _STATES_WITHOUT_PROCESSES = ("broken", "unknown")
 
 
 class GpuAt(Struct, frozen=True, kw_only=True):
-    """A GPU or instance with its last period by then, and the start of its state."""
+    """A GPU or instance, its last period that began by that time, and the start of its state."""
 
     gpu: GpuOfNode
     period: Period
@@ -37,7 +37,7 @@ class GpuAt(Struct, frozen=True, kw_only=True):
 
 
 class NodeAt(Struct, frozen=True, kw_only=True):
-    """A node with the last interval in which it was reporting, by then."""
+    """A node with the last interval of reports that began by that time."""
 
     node: NodeRow
     presence: Presence
@@ -47,7 +47,7 @@ class NodeAt(Struct, frozen=True, kw_only=True):
 
 def fleet_at(at: float, nodes: Iterable[NodeAt]) -> FleetView:
     """The fleet at that time, with nodes ordered by name."""
-    known = [_node(at, then) for then in nodes if not _was_removed(at, then.presence)]
+    known = [_node(at, node_at) for node_at in nodes if not _was_removed(at, node_at.presence)]
     ordered = tuple(sorted(known, key=lambda node: (natural_sort_key(node.name), node.node_id)))
     return FleetView(taken_at=at, summary=summarize_nodes(ordered), nodes=ordered)
 
@@ -57,17 +57,17 @@ def _was_removed(at: float, presence: Presence) -> bool:
     return presence.certain and presence.end is not None and presence.end <= at
 
 
-def _node(at: float, then: NodeAt) -> NodeView:
-    reported_until = _end_by(at, then.presence.end)
+def _node(at: float, node_at: NodeAt) -> NodeView:
+    reported_until = _end_by(at, node_at.presence.end)
     return NodeView(
-        node_id=then.node.node_id,
-        name=then.node.name,
-        labels=then.node.labels,
+        node_id=node_at.node.node_id,
+        name=node_at.node.name,
+        labels=node_at.node.labels,
         taken_at=reported_until,
         age_seconds=at - reported_until,
         silent=reported_until < at,
-        host=Host(cpu_percent=then.figures.get("cpu_percent")),
-        gpus=tuple(_gpus(at, then.gpus)),
+        host=Host(cpu_percent=node_at.figures.get("cpu_percent")),
+        gpus=tuple(_gpus(at, node_at.gpus)),
     )
 
 
@@ -82,50 +82,53 @@ def _gpus(at: float, gpus: Iterable[GpuAt]) -> Iterable[JudgedGpu]:
 
 
 def _was_taken_out(at: float, period: Period) -> bool:
+    # While its node is silent the end of a period is not certain: the GPU may still be there.
     return period.certain and period.end is not None and period.end <= at
 
 
-def _gpu(at: float, then: GpuAt, instances: tuple[JudgedInstance, ...]) -> JudgedGpu:
-    figures = then.figures
+def _gpu(at: float, gpu_at: GpuAt, instances: tuple[JudgedInstance, ...]) -> JudgedGpu:
+    figures = gpu_at.figures
     clock = figures.get("sm_clock_mhz")
     gpu = JudgedGpu(
-        uuid=then.gpu.uuid,
-        index=then.gpu.index,
-        vendor=then.gpu.vendor,
-        name=then.gpu.model,
+        uuid=gpu_at.gpu.uuid,
+        index=gpu_at.gpu.index,
+        vendor=gpu_at.gpu.vendor,
+        name=gpu_at.gpu.model,
         busy_percent=figures.get("busy_percent"),
         temperature_celsius=figures.get("temperature_celsius"),
         power_watts=figures.get("power_watts"),
         sm_clock_mhz=None if clock is None else round(clock),
+        # Unknown, not false: the mode is not stored, and MIG may be on without instances.
         mig_mode=True if instances else None,
         instances=instances,
-        verdict=_verdict(at, then),
-        **_memory_and_processes(then),
+        verdict=_verdict(at, gpu_at),
+        **_memory_and_processes(gpu_at),
     )
-    return _apply_silence(at, then.period, gpu)
+    return _apply_silence(at, gpu_at.period, gpu)
 
 
-def _instance(at: float, then: GpuAt) -> JudgedInstance:
+def _instance(at: float, gpu_at: GpuAt) -> JudgedInstance:
     instance = JudgedInstance(
-        uuid=then.gpu.uuid,
-        profile=then.gpu.model,
-        busy_percent=then.figures.get("busy_percent"),
-        verdict=_verdict(at, then),
-        **_memory_and_processes(then),
+        uuid=gpu_at.gpu.uuid,
+        profile=gpu_at.gpu.model,
+        busy_percent=gpu_at.figures.get("busy_percent"),
+        verdict=_verdict(at, gpu_at),
+        **_memory_and_processes(gpu_at),
     )
-    return _apply_silence(at, then.period, instance)
+    return _apply_silence(at, gpu_at.period, instance)
 
 
-def _memory_and_processes(then: GpuAt) -> dict[str, Any]:
+def _memory_and_processes(gpu_at: GpuAt) -> dict[str, Any]:
     """The memory and the processes of a device; a sole process is given all of the memory."""
-    memory = then.figures.get("memory_used_bytes")
+    memory = gpu_at.figures.get("memory_used_bytes")
     used = None if memory is None else round(memory)
-    holders = then.period.holders
-    is_unknown = then.period.state in _STATES_WITHOUT_PROCESSES and not holders
+    holders = gpu_at.period.holders
+    is_unknown = gpu_at.period.state in _STATES_WITHOUT_PROCESSES and not holders
+    # The memory in `holders` is that of the period's start.
     process_memory = used if len(holders) == 1 else None
     processes = tuple([_process(holder, process_memory) for holder in holders])
     return {
-        "memory_total_bytes": then.gpu.memory_total_bytes,
+        "memory_total_bytes": gpu_at.gpu.memory_total_bytes,
         "memory_used_bytes": used,
         "processes": None if is_unknown else processes,
     }
@@ -146,28 +149,27 @@ def _process(holder: Holder, memory_bytes: int | None) -> Process:
     )
 
 
-def _verdict(at: float, then: GpuAt) -> Verdict:
-    state = then.period.state
+def _verdict(at: float, gpu_at: GpuAt) -> Verdict:
+    state = gpu_at.period.state
     return Verdict(
         state=state,
-        reason=_reason(at, then),
-        since=then.since,
+        reason=_reason(at, gpu_at),
+        since=gpu_at.since,
         # A GPU is called held after it has been idle for a while: this is a lower bound.
-        idle_seconds=at - then.since if state == "held" else None,
+        idle_seconds=at - gpu_at.since if state == "held" else None,
     )
 
 
-def _reason(at: float, then: GpuAt) -> str:
+def _reason(at: float, gpu_at: GpuAt) -> str:
     """The reason with the figures of that time; the stored one has those of the period's start."""
-    state, holders = then.period.state, then.period.holders
+    state, holders = gpu_at.period.state, gpu_at.period.holders
     people = [*dict.fromkeys([one.user for one in holders if one.user != HIDDEN_USER])]
     if people and state == "busy":
-        return (
-            f"{reasons.join_names(people)}, {reasons.format_load(then.figures.get('busy_percent'))}"
-        )
+        load = reasons.format_load(gpu_at.figures.get("busy_percent"))
+        return f"{reasons.join_names(people)}, {load}"
     if people and state == "held":
-        return f"{reasons.join_names(people)}, idle for {format_duration(at - then.since)}"
-    return then.period.reason
+        return f"{reasons.join_names(people)}, idle for {format_duration(at - gpu_at.since)}"
+    return gpu_at.period.reason
 
 
 def _apply_silence(at: float, period: Period, device: _Device) -> _Device:

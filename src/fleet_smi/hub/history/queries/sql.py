@@ -72,13 +72,16 @@ class HistoryQueries:
         """The periods of these GPUs, or all, in a range; a GPU without any is left out."""
         node_ids = None if gpu_keys is None else {node_id for node_id, _ in gpu_keys}
         with self._store.read_transaction() as connection:
-            known = _gpus(connection, node_ids)
+            gpu_by_id = _gpus(connection, node_ids)
             rows = connection.execute(select_periods(start, end, node_ids)).all()
+        # Nulls are from the outer join: the row of a GPU without periods.
         return [
-            GpuPeriods(gpu=known[key], periods=tuple(map(period_from_row, of_gpu)))
-            for key, of_gpu in groupby(rows, _gpu_key)
-            if key is not None
-            and (gpu_keys is None or (known[key].node_id, known[key].uuid) in gpu_keys)
+            GpuPeriods(gpu=gpu_by_id[gpu_id], periods=tuple(map(period_from_row, of_gpu)))
+            for gpu_id, of_gpu in groupby(rows, _gpu_id)
+            if gpu_id is not None
+            and (
+                gpu_keys is None or (gpu_by_id[gpu_id].node_id, gpu_by_id[gpu_id].uuid) in gpu_keys
+            )
         ]
 
     def strip_intervals(
@@ -87,41 +90,45 @@ class HistoryQueries:
         """The periods of these GPUs in a range, with only what a heat strip shows."""
         node_ids = _few_node_ids(gpu_keys)
         with self._store.read_transaction() as connection:
-            known = _gpus(connection, node_ids)
+            gpu_by_id = _gpus(connection, node_ids)
             rows = connection.execute(
                 select_periods(start, end, node_ids, schema.LOOK_COLUMNS)
             ).all()
         return [
             (
-                known[key],
+                gpu_by_id[gpu_id],
                 [
                     (since, until, (state, user, others), load)
                     for _, since, until, state, user, others, load in of_gpu
                 ],
             )
-            for key, of_gpu in groupby(rows, _gpu_key)
-            if key is not None and (known[key].node_id, known[key].uuid) in gpu_keys
+            for gpu_id, of_gpu in groupby(rows, _gpu_id)
+            if gpu_id is not None
+            and (gpu_by_id[gpu_id].node_id, gpu_by_id[gpu_id].uuid) in gpu_keys
         ]
 
     def strip_samples(self, gpu_keys: Collection[GpuKey], times: SampleTimes) -> GpuStripSamples:
         """The strip samples of these GPUs at these times; a GPU without any is left out."""
         node_ids = _few_node_ids(gpu_keys)
         with self._store.read_transaction() as connection:
-            known = _gpus(connection, node_ids)
-            by_key = strip_sample_rows.read_samples(
-                connection, times, None if node_ids is None else known
+            gpu_by_id = _gpus(connection, node_ids)
+            by_id = strip_sample_rows.read_samples(
+                connection, times, None if node_ids is None else gpu_by_id
             )
             looks = strip_sample_rows.read_looks(connection)
-        by_gpu = {(known[key].node_id, known[key].uuid): samples for key, samples in by_key.items()}
+        by_gpu = {
+            (gpu_by_id[gpu_id].node_id, gpu_by_id[gpu_id].uuid): samples
+            for gpu_id, samples in by_id.items()
+        }
         wanted = {gpu_key: by_gpu[gpu_key] for gpu_key in gpu_keys if gpu_key in by_gpu}
         return GpuStripSamples(wanted, looks)
 
     def periods_at(self, at: float) -> list[tuple[GpuOfNode, Period]]:
         """The last period of each GPU that began at or before a time; it may have ended."""
         with self._store.read_transaction() as connection:
-            known = _gpus(connection)
+            gpu_by_id = _gpus(connection)
             rows = connection.execute(select_last_periods(at)).all()
-        return [(known[row.gpu], period_from_row(row)) for row in rows if row.gpu is not None]
+        return [(gpu_by_id[row.gpu], period_from_row(row)) for row in rows if row.gpu is not None]
 
     def occupancies(
         self, start: float, end: float, user: str | None = None, node_id: str | None = None
@@ -137,13 +144,13 @@ class HistoryQueries:
             keys = occupancies.primary_key
             query = select(occupancies).where(tuple_(*keys).in_(select(*keys).where(overlaps)))
         with self._store.read_transaction() as connection:
-            known = _gpus(connection, None if node_id is None else {node_id})
+            gpu_by_id = _gpus(connection, None if node_id is None else {node_id})
             if node_id is not None:
-                query = query.where(occupancies.c.gpu.in_(known))
+                query = query.where(occupancies.c.gpu.in_(gpu_by_id))
             rows = connection.execute(query).all()
         return [
-            GpuOccupancies(gpu=known[key], occupancies=tuple(map(_occupancy, of_gpu)))
-            for key, of_gpu in groupby(sorted(rows, key=_gpu_and_start), _gpu_key)
+            GpuOccupancies(gpu=gpu_by_id[gpu_id], occupancies=tuple(map(_occupancy, of_gpu)))
+            for gpu_id, of_gpu in groupby(sorted(rows, key=_gpu_and_start), _gpu_id)
         ]
 
     def presence(self, start: float, end: float) -> list[Presence]:
@@ -205,6 +212,7 @@ class HistoryQueries:
     def oldest_time(self) -> float | None:
         """The time of the oldest stored row; `None` in an empty history."""
         with self._store.read_transaction() as connection:
+            # Nothing else is older: all rows of a node lie within its presence.
             oldest = [
                 connection.scalar(select(func.min(column)))
                 for column in (schema.moments.c.at, presence.c.start)
@@ -257,7 +265,7 @@ def _occupancy(row: AnyRow) -> Occupancy:
     )
 
 
-_gpu_key = itemgetter(0)
+_gpu_id = itemgetter(0)  # the integer in the database, not a `GpuKey`
 _gpu_and_start = itemgetter(0, 1)
 
 

@@ -16,6 +16,7 @@ from fleet_smi.model.heat_strip import (
 from fleet_smi.model.history import StripRun
 
 _FINE, _COARSE = SAMPLE_INTERVALS
+# Narrower columns would repeat a sample over more than two of them.
 _MIN_SAMPLED_SECONDS = _FINE / 2
 StripRuns = dict[GpuKey, tuple[StripRun, ...]]
 

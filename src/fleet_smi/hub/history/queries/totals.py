@@ -34,6 +34,7 @@ BucketRange = tuple[int, int]
 """The first bucket, and the end after the last one."""
 _ZEROS = (0.0,) * len(SUM_COLUMNS)
 _UNKNOWN_MODEL = "unknown"
+# In days and weeks the time without a user is in the state columns only; hours need a filter.
 _HAS_USER = usage_hours.c.person.not_in(select(people.c.key).where(people.c.user == NO_USER))
 
 
@@ -75,6 +76,7 @@ class _BucketRanges(NamedTuple):
     @classmethod
     def around(cls, start: float, end: float) -> "_BucketRanges":
         """The ranges for a time span, widened to whole hours."""
+        # -(-a // b) rounds up.
         first, last = int(start // HOUR_SECONDS), int(-(-end // HOUR_SECONDS))
         hours = first * HOUR_SECONDS, last * HOUR_SECONDS
         days = _whole_buckets(hours, DAY_SECONDS)
@@ -90,6 +92,7 @@ def read_usages(
     days = range(ranges.hours[0] // DAY_SECONDS, -(-ranges.hours[1] // DAY_SECONDS))
     totals: dict[str, SumValues] = defaultdict(lambda: _ZEROS)
     by_day: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(days))
+    # Several keys may have one name, such as a user in two groups: add them up by name.
     for bucket, key, *numbers in _read_hours_and_days(connection, ranges, by, daily=daily):
         totals[names[key]] = tuple(map(add, totals[names[key]], numbers))
         by_day[names[key]][bucket // DAY_SECONDS - days.start] += numbers[0]
@@ -132,7 +135,7 @@ def _read_hours_and_days(
 ) -> Iterator[Any]:
     """Bucket, key and sums of all that lies outside whole weeks.
 
-    Without `daily` days are added up, and the bucket is that of any of them.
+    Without `daily` all days are added up, and the bucket is the first of them.
     """
     hours = _group_key(by, usage_hours, usage_hours.c.person, usage_hours.c.gpu)
     day = usage_hours.c.bucket // DAY_SECONDS
@@ -157,6 +160,7 @@ def _sum_query(
     added = select(func.min(table.c.bucket), key, *_sum_columns(table)).select_from(source)
     within = added.where(_in_range(table, buckets))
     groups = [key] if day is None else [day, key]
+    # Ordered, because the caller adds floats: the same range must always give the same sums.
     return within.group_by(*groups).order_by(*groups)
 
 
@@ -183,14 +187,15 @@ def _read_days_of_weeks(
 
 def _by_state(connection: Connection, ranges: _BucketRanges) -> dict[State, float]:
     """The GPU-seconds in each state, with and without a user."""
+    # Only the days of people have state columns, so whole weeks are read as days here.
     days = select(*[_Sum(person_days.c[state]) for state in STATES])
     found = connection.execute(days.where(_in_range(person_days, ranges.days))).one()
     by_state = {state: seconds or 0.0 for state, seconds in zip(STATES, found, strict=True)}
     state = usage_hours.c.state
     hours = select(state, _Sum(usage_hours.c.gpu_seconds)).group_by(state)
     for buckets in _remainders(ranges.days, ranges.hours):
-        for each, seconds in connection.execute(hours.where(_in_range(usage_hours, buckets))):
-            by_state[each] += seconds
+        for name, seconds in connection.execute(hours.where(_in_range(usage_hours, buckets))):
+            by_state[name] += seconds
     return by_state
 
 
@@ -224,6 +229,7 @@ def _names_by_key(connection: Connection, by: GroupBy) -> dict[Any, str]:
         "user": select(people.c.key, people.c.user),
         "group": select(people.c.key, people.c.group),
         "node": select(nodes.c.key, nodes.c.name),
+        # The model is its own key; `None` is a GPU of an unknown one.
         "model": select(gpus.c.model, func.coalesce(gpus.c.model, _UNKNOWN_MODEL)).distinct(),
         "gpu": select(gpus.c.key, gpus.c.uuid),
     }
