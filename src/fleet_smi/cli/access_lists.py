@@ -33,6 +33,7 @@ def _token_row(token: "Token", now: float) -> tuple[str, ...]:
     state = token.invalid_reason(now) or "valid"
     if state == "valid" and token.expires_at is not None:
         state = f"valid for {format_duration(token.expires_at - now)}"
+    # None is no limit; at 0 the state already says that the token is used up.
     if token.uses_left:
         state += f", {token.uses_left} uses left"
     node = token.node_id or ""

@@ -23,8 +23,10 @@ def write_file(path: Path, text: str, mode: int, *, replace: bool) -> None:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
+                # Before the file gets its name: it must never be visible with another mode.
                 os.fchmod(descriptor, mode)
                 os.fsync(descriptor)
+            # Both act on the name itself: a symlink there is replaced or refused, not followed.
             if replace:
                 temporary.replace(path)
             else:

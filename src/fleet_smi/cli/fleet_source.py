@@ -122,6 +122,7 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
 
     client, folder = settings.client, Path(settings.hub.state)
     own = read_running_hub(folder)
+    # Only commands that need a hub fall back to the user's own: `status` without a hub is local.
     url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
     if url is None:
         raise UsageError("no hub given: use --hub URL, or set client.hub in fleet-smi.toml")
@@ -142,6 +143,7 @@ def _is_safely_own(url: str, own: "RunningHub") -> bool:
     from fleet_smi.config.ip_addresses import is_loopback
 
     scheme, host, port, _ = parse_hub_url(url)
+    # Another port of this machine may belong to another user, who would get the token.
     if (scheme, port) != (parse_hub_url(own.url)[0], parse_hub_url(own.url)[2]):
         return False
     named = host in (parse_hub_url(own.url)[1], parse_hub_url(own.local_url)[1])

@@ -114,6 +114,7 @@ def _add_token(args: argparse.Namespace) -> None:
             lifetime_seconds=_seconds(args.expires),
             max_uses=args.uses,
         )
+    # On stderr, so that `$(fleet-smi hub token add …)` captures the secret alone.
     _notice(f"token {issued.id}, shown only once; the hub stores its hash:")
     print(issued.secret)
 
@@ -173,6 +174,7 @@ def _join_command(args: argparse.Namespace) -> None:
     folder = Path(settings.hub.state)
     running = read_running_hub(folder)
     fingerprint = None if settings.hub.tls_cert else read_fingerprint(folder)
+    # A running hub knows its address, which may differ from the settings of this shell.
     url = args.url or (running.url if running else _configured_url(settings, fingerprint))
     with _tokens(args) as tokens:
         issued = tokens.add(
@@ -227,10 +229,10 @@ def _settings(args: argparse.Namespace) -> "Settings":
     return load(flags={"hub.state": getattr(args, "state", None)})
 
 
-def _seconds(written: str | None) -> float | None:
+def _seconds(text: str | None) -> float | None:
     from fleet_smi.model.units import parse_duration
 
-    return None if written is None else parse_duration(written)
+    return None if text is None else parse_duration(text)
 
 
 def _password() -> str:

@@ -71,6 +71,7 @@ class CommandParser(argparse.ArgumentParser):
         argparse would read `--at -2h` as two flags, so it is passed on as `--at=-2h`.
         """
         tokens = list(sys.argv[1:] if args is None else args)
+        # Backwards, because joining two tokens moves those after them.
         for at in range(len(tokens) - 1, 0, -1):
             flag, value = tokens[at - 1 : at + 1]
             if flag in _TIME_FLAGS and value[:1] == "-" and value[1:2].isdecimal():
@@ -96,6 +97,7 @@ def build_parser(name: str) -> CommandParser:
     if name == "status":
         parser.add_argument("--version", action="version", version=f"fleet-smi {__version__}")
     command.add_arguments(parser)
+    # On the top parser alone, for the reason given at the argument.
     parser.set_defaults(config=None)
     return parser
 
@@ -171,5 +173,6 @@ def _exit_code(error: FleetError) -> int:
 
 def _fail(message: str, code: int) -> int:
     """Print the message as one line on stderr and return the exit code."""
+    # Texts of drivers and hubs may have newlines; scripts and logs expect one line.
     print(f"fleet-smi: {' '.join(message.split())}", file=sys.stderr)
     return code

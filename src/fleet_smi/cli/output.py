@@ -42,6 +42,7 @@ def output_columns() -> int:
     if setting.isdecimal() and len(setting) <= _MAX_DIGITS and int(setting) > 0:
         return int(setting)
     try:
+        # Some terminals report a width of 0.
         return os.get_terminal_size(sys.stdout.fileno()).columns or PIPED_COLUMNS
     except OSError:
         return PIPED_COLUMNS
@@ -94,6 +95,7 @@ def _redraw(text: str) -> str:
     """
     lines = text.splitlines()
     width, rows = os.get_terminal_size(sys.stdout.fileno())
+    # One row stays free: a newline in the last row would scroll the screen.
     if len(lines) >= rows > 1:
         more = f"… {len(lines) - rows + 2} more lines: make the terminal taller"
         lines[rows - 2 :] = [more[: width or None]]

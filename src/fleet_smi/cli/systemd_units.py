@@ -87,6 +87,7 @@ def _service_section(service: ServiceUnit) -> Iterator[str]:
     yield "[Service]"
     # systemd expands $NAME in ExecStart, and only there.
     yield f"ExecStart={_join_quoted([word.replace('$', '$$') for word in service.command])}"
+    # "-": without flags there is no such file, which is not an error.
     yield f"EnvironmentFile=-{env_file_path(service.role)}"
     yield "Restart=always"
     yield "RestartSec=2s"
@@ -95,6 +96,7 @@ def _service_section(service: ServiceUnit) -> Iterator[str]:
     yield "RestartMaxDelaySec=60s"
     yield "# A bad setting (exit code 2) does not fix itself."
     yield "RestartPreventExitStatus=2"
+    # SIGTERM to the main process only: it ends its reader process itself.
     yield "KillMode=mixed"
     yield from _LIMITS[service.role]
     yield ""

@@ -66,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
     """Report until a signal, or once."""
     if args.jitter and not args.once:
         raise UsageError("--jitter needs --once: a running agent has its own jitter")
+    # Cron starts all nodes in the same second: spread their load on the hub or file server.
     time.sleep(max(0.0, args.jitter) * random.random())  # noqa: S311
+    # Started first, so that it loads the driver's library during the imports of `_agent`.
     reader = Reader(thread_then_process())
     reader.preload("nvidia")
     agent = _agent(args, reader)
@@ -78,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
+        # A second signal must not interrupt closing, which saves unsent samples.
         for number in _STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         agent.close()

@@ -55,6 +55,7 @@ def _command(line: str, parser: argparse.ArgumentParser) -> _Command:
     list_values: dict[str, tuple[str, ...]] = {"--state": STATES}
     words: tuple[str, ...] = ()
     flags = {}
+    # Private, but argparse has no public way to list the arguments.
     for action in parser._actions:
         choices = tuple(str(choice) for choice in action.choices or ())
         if not action.option_strings:

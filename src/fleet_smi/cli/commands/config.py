@@ -66,7 +66,7 @@ def _check() -> int:
     for problem in problems:
         print(f"{problem.origin}: {problem.message}")
     if problems:
-        return 2
+        return 2  # the exit code of every bad setting
     print(f"ok: {', '.join(settings_files(os.environ)) or 'no settings file, only defaults'}")
     return 0
 

@@ -25,7 +25,7 @@ EXAMPLES = """\
   fleet-smi demo --unless-gpus   `fleet-smi up` instead, if this machine has GPUs
 """
 _PORTS = range(7070, 7080)
-_SEED = 7
+_SEED = 7  # fixed: every demo shows the same fleet
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +78,7 @@ def _server(port: str | None, folder: str) -> "HubServer":
         try:
             return HubServer(settings.hub, (), settings.thresholds)
         except UsageError:
+            # A port that was requested is never replaced by another.
             if port is not None or int(candidate) == _PORTS[-1]:
                 raise
     raise AssertionError
@@ -93,6 +94,7 @@ async def _send_reports(
     while not server.hub.ready:
         await asyncio.sleep(0.01)
     token = server.credentials.tokens.add("join").secret
+    # A week takes a while to load, and `--once` shows only the present.
     past = last_hour if _exits_after_table(args) else last_week
     await LoadGenerator(scenario, server.url, join_token=token, backfill=past).run()
 
@@ -122,6 +124,7 @@ async def _print_table(
 def _is_up_to_date(view: "FleetView", scenario: "FleetScenario") -> bool:
     """Whether every node has reported, except those that are silent in the scenario by now."""
     nodes = range(len(scenario.nodes))
+    # At the time of the view: the scenario silences some nodes as time passes.
     silent = sum(not scenario.is_reporting(index, view.taken_at) for index in nodes)
     counts = view.summary
     return counts.nodes == len(nodes) and counts.nodes_reporting >= counts.nodes - silent

@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(_explanation(args, offer, local))
     elif offer.unmet is None:
         print(_devices(args, offer, local))
+    # After the output: --json and -v explain the shortage, and the exit code still says it.
     if offer.unmet is not None:
         failures = [] if local is None else [text for node in local.nodes for text in node.failures]
         raise Unmet("; ".join([offer.unmet, *failures]))
@@ -123,6 +124,7 @@ def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Ite
         # Indices count in PCI bus order here, CUDA's default order is by speed.
         order = "" if args.uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
         shell = quote(f"{order}CUDA_VISIBLE_DEVICES={visible} exec $SHELL -l")
+        # "--": a node chooses its own name, which may look like an option.
         yield f"ssh -t -- {quote(candidates[0].node)} {shell}"
 
 

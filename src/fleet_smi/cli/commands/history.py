@@ -20,7 +20,7 @@ EXAMPLES = """\
   fleet-smi history --since 7d --filter 'model:A100 label:rack=a'
   fleet-smi history --since 7d --format csv > week.csv
 """
-_EXPORT_COLUMNS = 500
+_EXPORT_COLUMNS = 500  # time slots of JSON and CSV, whatever the terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
 def _filter(args: argparse.Namespace) -> str | None:
     terms = [args.filter] if args.filter else []
     if args.node is not None:
+        # A quote would end the quoted name in the filter, and the rest would be parsed as terms.
         if '"' in args.node or not args.node.strip():
             raise UsageError(f"--node {args.node!r}: give node names, like gpu01,gpu02")
         terms.append("node:" + ",".join(f'"{name}"' for name in args.node.split(",")))

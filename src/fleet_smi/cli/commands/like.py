@@ -18,6 +18,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the tool's name and its own arguments."""
     parser.add_argument("tool", choices=sorted(LIKE_COMMANDS), help="the tool to imitate")
+    # Everything after the name is the tool's: -p or --version mean something else there.
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its own flags, or --help")
 
 

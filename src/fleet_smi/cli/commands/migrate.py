@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.config.importer import SettingsImporter
 
     importer = SettingsImporter(args.hosts_as)
+    # A file that is given twice is imported once, in the order given.
     for file in dict.fromkeys(args.files):
         import_settings(file, _read(file), importer)
     if any(note.imported for note in importer.notes):
@@ -88,6 +89,7 @@ def _write(toml: str, out: str | None) -> None:
 
 def _report(importer: "SettingsImporter", out: str | None) -> None:
     """Print to stderr, file by file, what was imported and what was skipped and why."""
+    # On a terminal, the settings come before the notes about them.
     sys.stdout.flush()
     for file in importer.files:
         print(file, file=sys.stderr)

@@ -76,6 +76,7 @@ def _require_writable(folder: Path) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # By trying: permission bits say nothing about a read-only file system.
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise Unmet(f"cannot write to {folder}: {error.strerror}") from None
@@ -124,6 +125,7 @@ class _Site:
         try:
             view = self.read_fleet()
         except DeliveryError as error:
+            # Nothing was ever read: keep the page of an earlier run instead of an empty one.
             if self._latest is None:
                 raise
             from fleet_smi.model.verdict.last_known import mark_all_silent

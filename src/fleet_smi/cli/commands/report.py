@@ -24,7 +24,7 @@ EXAMPLES = """\
   fleet-smi report --format html --out week.html    one file, ready to mail
 """
 _FILE_MODE = 0o644
-_MAX_RIBBON_COLUMNS = 2000
+_MAX_RIBBON_COLUMNS = 2000  # the hub's limit
 _PRICE = r"\s*([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([^\W\d_]{0,8}|[€$£¥])\s*"
 
 

@@ -37,7 +37,7 @@ EXAMPLES = """\
 _UNIT_DIR = "/etc/systemd/system"
 _GROUPS = ("video", "render")
 _USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
-_SEARCHABLE = 0o001
+_SEARCHABLE = 0o001  # on a folder, execute permission is permission to enter it
 
 
 class WriteFile(NamedTuple):
@@ -120,12 +120,14 @@ def install_steps(args: argparse.Namespace) -> Iterator[Step]:
     yield WriteFile(f"{_UNIT_DIR}/{name}", render_unit(_service(args, settings)), 0o644)
     yield RunCommand(("systemctl", "daemon-reload"))
     yield RunCommand(("systemctl", "enable", name))
+    # Not start: installing again has to replace the service that runs.
     yield RunCommand(("systemctl", "restart", name))
 
 
 def uninstall_steps(role: str) -> Iterator[Step]:
     """Yield the steps that stop and remove the service; its state is left alone."""
     name = unit_name(role)
+    # First, while systemd still has the unit file that says how to stop it.
     yield RunCommand(("systemctl", "disable", "--now", name))
     yield RemoveFile(f"{_UNIT_DIR}/{name}")
     yield RemoveFile(env_file_path(role))
@@ -139,6 +141,7 @@ def _service_settings(args: argparse.Namespace) -> SettingsLayer:
         raise UsageError("--to, --join and --fingerprint are for an agent: leave them out")
     if args.user_name == "root" or not re.fullmatch(_USER_NAME, args.user_name):
         raise UsageError("--user-name: give a valid user name other than root")
+    # Not os.environ: the service does not run with the variables of this shell.
     settings = config.resolve({"FLEET_SMI_CONFIG": args.config} if args.config else {}, flags)
     settings.raise_if_invalid()
     outlets = ("agent.to", "agent.serve", "agent.drop")
@@ -159,6 +162,7 @@ def _service(args: argparse.Namespace, settings: SettingsLayer) -> ServiceUnit:
         role=args.role,
         command=(*_program(), args.role, *config_flag),
         user=args.user_name,
+        # A unit that names a group that does not exist fails to start.
         groups=tuple(group for group in _GROUPS if _has_group(group)),
         state_dir=None if own_state else f"{STATE_DIR}/{args.role}",
         writable_paths=tuple(path for path in (own_state, drop) if path),
@@ -168,7 +172,7 @@ def _service(args: argparse.Namespace, settings: SettingsLayer) -> ServiceUnit:
 def _variables(args: argparse.Namespace) -> dict[str, str]:
     """Return the flags as variables for the environment file.
 
-    They may hold a token, so they cannot stand in the unit, which every user can read.
+    They may hold a token, so they must not be in the unit file, which every user can read.
     """
     flags = {"TO": args.to, "JOIN": args.join, "FINGERPRINT": args.fingerprint}
     return {f"FLEET_SMI_AGENT_{key}": value for key, value in flags.items() if value is not None}

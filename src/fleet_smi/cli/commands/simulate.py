@@ -18,7 +18,7 @@ EXAMPLES = """\
 """
 
 _PROGRESS_SECONDS = 5.0
-_OTHER_FILES = 64
+_OTHER_FILES = 64  # descriptors beside the connections of the nodes
 _MAX_NODES, _MAX_GPUS = 100_000, 64
 
 
@@ -113,6 +113,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--gpus {args.gpus}: must be 0 to {_MAX_GPUS}")
     if not 0.01 <= args.interval <= 3600:
         raise UsageError(f"--interval {args.interval:g}: must be 0.01 to 3600 seconds")
+    # Written this way round, NaN is refused too.
     if args.seconds is not None and not args.seconds > 0:
         raise UsageError(f"--for {args.seconds:g}: must be more than 0 seconds")
 

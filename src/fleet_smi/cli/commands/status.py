@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         form.add_argument("--format", choices=STATUS_FORMATS, help="print like gpustat -cup")
     if STATUS_STYLES:
         form.add_argument("--style", choices=STATUS_STYLES, help="a boxed table like cluster-smi's")
+    # The flags exist only while a format is registered, but `run` always reads them.
     parser.set_defaults(format=None, style=None)
     fleet_source.add_at_argument(parser)
     fleet_source.add_fleet_arguments(parser)

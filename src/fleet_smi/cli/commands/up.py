@@ -58,6 +58,7 @@ def _create_first_token(settings: "Settings") -> None:
         stack.callback(engine.dispose)
         credentials = CredentialCache(engine)
         stack.callback(credentials.close)
+        # Behind a trusted proxy, users are authenticated by the proxy and need no token.
         if not credentials.has_viewer_credentials and not settings.hub.trusted_proxies:
             issued = credentials.tokens.add("viewer", "made by `fleet-smi up`")
             print(f"viewer token, shown only once: {issued.secret}")

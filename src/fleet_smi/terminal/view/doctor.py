@@ -24,12 +24,12 @@ _MAX_ID_WIDTH = 24
 _MIN_TEXT_WIDTH = 24
 
 
-def render(findings: Sequence[DoctorResult], columns: int, paint: Paint) -> str:
+def render(results: Sequence[DoctorResult], columns: int, paint: Paint) -> str:
     """Return the whole list, ending in a newline; long sentences are wrapped, never truncated."""
-    ids = [display_width(result.id) for result in findings]
+    ids = [display_width(result.id) for result in results]
     id_width = min(_MAX_ID_WIDTH, max(ids, default=0))
-    lines = [line for result in findings for line in _lines(result, id_width, columns)]
-    lines += join_wrapped(_counts(findings), columns)
+    lines = [line for result in results for line in _lines(result, id_width, columns)]
+    lines += join_wrapped(_counts(results), columns)
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
 

@@ -92,8 +92,11 @@ def format_moment(at: float, now: float, local: ToLocalTime) -> str:
 def summary_lines(view: FleetView, columns: int) -> list[list[Span]]:
     """Return the counts by state and of reporting nodes, in as many lines as needed."""
     counts = {state: getattr(view.summary, state) for state in STATE_ORDER}
-    parts: list[Span] = [(f"{counts[each]} {each}", each) for each in STATE_ORDER if counts[each]]
+    parts: list[Span] = [
+        (f"{counts[state]} {state}", state) for state in STATE_ORDER if counts[state]
+    ]
     if not counts["free"]:
+        # The one count that is shown at zero: it is what people look for.
         parts.insert(0, ("0 free", "unknown"))
     lines = join_wrapped(parts, columns)
     coverage: Span = (_coverage(view), "dim")
@@ -115,6 +118,7 @@ def join_wrapped(parts: Iterable[Span], columns: int) -> list[list[Span]]:
 
 def _coverage(view: FleetView) -> str:
     nodes = f"{view.summary.nodes_reporting} of {pluralize(view.summary.nodes, 'node')}"
+    # The oldest of the live reports: the summary is only as current as that.
     ages = [node.age_seconds or 0.0 for node in view.nodes if not node.silent]
     return f"{nodes}{SEPARATOR}{format_elapsed(max(ages))} ago" if ages else nodes
 

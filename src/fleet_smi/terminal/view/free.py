@@ -33,7 +33,8 @@ def render(
     local: ToLocalTime = to_local_time,
 ) -> str:
     """Return the whole screen, ending in a newline; the local node gets no ssh command."""
-    labels = [each.label for each in offer.offered] + [_label(each) for each in offer.refused]
+    labels = [candidate.label for candidate in offer.offered]
+    labels += [_label(rejection) for rejection in offer.refused]
     label_width = min(_MAX_LABEL_WIDTH, max(map(display_width, labels), default=0))
     lines: list[_Line] = [[("OFFERED", "head")]]
     lines += _offered_lines(offer.offered, label_width, columns, now, local_node_id, local)

@@ -107,6 +107,7 @@ def memory_cell(used: int | None, total: int | None, *, shared: bool) -> MemoryC
     return MemoryCell(
         used=UNKNOWN if used is None else format_gib(used),
         total="" if total is None else format_gib(total),
+        # Clamped: a bar longer than its column would shift the rest of the row.
         share=min(1.0, max(0.0, used / total)) if used is not None and total else None,
         shared=shared,
     )

@@ -47,7 +47,7 @@ class TableLayout(Struct, frozen=True):
     def without(self, name: str) -> "TableLayout":
         """Return the layout without one column."""
         return TableLayout(
-            tuple(each for each in self.names if each != name), self.widths, self.bar_width
+            tuple(other for other in self.names if other != name), self.widths, self.bar_width
         )
 
     @property
@@ -66,6 +66,7 @@ def choose_layout(rows: Sequence[GpuRow], columns: int, *, show_model: bool) -> 
         widths["MODEL"] = min(widths["MODEL"], _MODEL_WIDTHS[0])
     who_width = max((display_width(row.holder[0]) for row in rows), default=0)
     names: tuple[str, ...] = (*DEFAULT_COLUMNS, "MEMORY", *(("MODEL",) if show_model else ()))
+    # WHO may be shortened, but below its minimum other columns give way first.
     layout = _shrink(names, widths, columns - min(who_width, _MIN_WHO_WIDTH))
     if columns >= WIDE_COLUMNS:
         reserved = min(max(who_width, _MIN_WHO_WIDTH), _GOOD_WHO_WIDTH)
@@ -100,7 +101,9 @@ def _add_columns(rows: Sequence[GpuRow], layout: TableLayout, available: int) ->
     for name in OPTIONAL_COLUMNS:
         if all(row.cells.get(name, "") in ("", UNKNOWN) for row in rows):
             continue
-        names = tuple(each for each in _ORDER if each in (*layout.names, name))
+        # Preference decides which columns are added; their order on screen is always the same.
+        shown = (*layout.names, name)
+        names = tuple(column for column in _ORDER if column in shown)
         wider = TableLayout(names, layout.widths, layout.bar_width)
         if wider.used_columns <= available:
             layout = wider

@@ -86,6 +86,7 @@ class _Page:
         self._has_load = any(
             run.busy_percent is not None for row in strips.rows for run in row.runs
         )
+        # Without any load, its column is given to the state, so that both sides stay aligned.
         if not self._has_load:
             self._state_width += _LOAD_WIDTH + len(_GAP)
         self._now = now
@@ -196,6 +197,7 @@ def _sort_key(row: Strip) -> tuple[object, ...]:
 
 def _row_label(gpu: GpuOfNode, model_width: int) -> str:
     words = short_model(gpu.model or "GPU").split()
+    # Whole words are dropped from the end: the first one names the model.
     while len(words) > 1 and display_width(" ".join(words)) > model_width:
         words.pop()
     index = "└" if gpu.parent else str(gpu.index)
@@ -235,6 +237,7 @@ def _legend(rows: Iterable[Strip], strips: Strips) -> _Line:
         if state in shown:
             spans += [(STATE_FILLS[state], state), (f" {state}  ", "dim")]
     covered = sum(run.end - run.start for row in rows for run in row.runs)
+    # Sums of floats are not exact: less than a thousandth missing counts as complete.
     if covered < 0.999 * len(rows) * (strips.end - strips.start):
         spans.append(("blank: no data", "dim"))
     return spans

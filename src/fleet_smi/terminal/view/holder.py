@@ -79,6 +79,7 @@ def _user_variants(device: JudgedDevice, processes: Sequence[Process]) -> TextVa
 
 
 def _name_variants(users: Sequence[str]) -> tuple[list[str], ...]:
+    # As many variants as `_hidden_variants` returns: they are joined pairwise.
     if len(users) < 2:
         return (list(users),) * 4
     names = ", ".join(users)

@@ -18,6 +18,7 @@ from fleet_smi.terminal.view.formatting import (
 _HEADS = ("NODE", "LAST SEEN", "VIA", "GPUS", "DRIVER", "AGENT", "LABELS", "ID")
 _GAP = "  "
 _MAX_WIDTHS = {"NODE": 24, "GPUS": 24, "LABELS": 32}
+# Dropped on a narrow terminal, in this order; the name and the last report always stay.
 _DROPPABLE = ("ID", "LABELS", "AGENT", "DRIVER")
 _Line = list[Span]
 

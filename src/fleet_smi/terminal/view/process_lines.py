@@ -79,7 +79,7 @@ def _own_processes(device: JudgedGpu | JudgedInstance) -> Sequence[Process]:
     in_instances: set[int] = set()
     if isinstance(device, JudgedGpu):
         in_instances = {
-            process.pid for each in device.instances for process in each.processes or ()
+            process.pid for instance in device.instances for process in instance.processes or ()
         }
     own = (process for process in device.processes or () if process.pid not in in_instances)
     return sorted(own, key=_largest_first)

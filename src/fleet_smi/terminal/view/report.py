@@ -49,7 +49,7 @@ _Line = list[Span]
 
 
 def render(
-    digest: UsageReport,
+    report: UsageReport,
     columns: int,
     paint: Paint,
     *,
@@ -57,16 +57,16 @@ def render(
     local: ToLocalTime = to_local_time,
 ) -> str:
     """Return the whole report, ending in a newline; no line is wider than `columns`."""
-    lines = [*_summary(digest, columns, now, local)]
-    if digest.usages.rows:
-        lines += [[], *_table(digest, columns)]
-    if len(digest.hours) > 1:
-        lines += [[], *_hours_of_day(digest.hours)]
-    if digest.least_used:
-        lines += [[], *_least_used(digest)]
-    if digest.waste:
-        lines += [[], *_idle_jobs(digest.waste, columns)]
-    elif digest.waste is None:
+    lines = [*_summary(report, columns, now, local)]
+    if report.usages.rows:
+        lines += [[], *_table(report, columns)]
+    if len(report.hours) > 1:
+        lines += [[], *_hours_of_day(report.hours)]
+    if report.least_used:
+        lines += [[], *_least_used(report)]
+    if report.waste:
+        lines += [[], *_idle_jobs(report.waste, columns)]
+    elif report.waste is None:
         lines += [[], [(TOO_MANY_JOBS, "dim")]]
     return "".join(paint.line(line, columns) + "\n" for line in lines)
 
@@ -141,6 +141,7 @@ def _fit_columns(
     shown = [column for column in zip(*table, strict=True) if priced or column[0] != "COST"]
     for head in _DROPPABLE:
         widths = [max(map(display_width, column)) for column in shown]
+        # Names count at their minimum here: `_shrink` shortens them before a column is lost.
         widths[0] = min(widths[0], _MIN_NAME_WIDTH)
         if sum(widths) + len(_GAP) * (len(widths) - 1) > columns:
             shown = [column for column in shown if column[0] != head]
@@ -167,6 +168,7 @@ def _bar(sums: Sums, largest: float, width: int) -> Iterator[Span]:
     if not largest or not width:
         return
     total = round(sums.gpu_seconds / largest * width)
+    # Rounded by themselves, the idle part could come out longer than the whole bar.
     idle = min(total, round(min(1.0, sums.idle_seconds / largest) * width))
     yield "█" * (total - idle), "busy"
     yield "▒" * idle, "held"

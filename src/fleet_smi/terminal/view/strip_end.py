@@ -56,6 +56,7 @@ def strip_end_from_runs(runs: Sequence[StripRun], strips: Strips) -> StripEnd | 
     """
     if not runs:
         return None
+    # Runs start and end at column edges: a smaller gap is a rounding error.
     max_gap = (strips.end - strips.start) / strips.columns / 2
     last = first = runs[-1]
     if strips.end - last.end > max_gap:

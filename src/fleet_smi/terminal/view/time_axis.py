@@ -24,6 +24,7 @@ def ticks(start: float, end: float, columns: int, local: ToLocalTime) -> Iterato
     at = _round_up(start, step, local)
     while at < end:
         yield int((at - start) / (end - start) * columns), _label(local(at), step)
+        # One second later: a tick rounded up again would be the same tick.
         at = _round_up(at + 1, step, local)
 
 
@@ -72,6 +73,7 @@ def _round_up(at: float, step: float, local: ToLocalTime) -> float:
     new_offset = _utc_offset(rounded, local)
     if (rounded + new_offset) % step == 0:
         return rounded
+    # Never earlier than `at`: the loop over the ticks would not end.
     return max(at, rounded + offset - new_offset)
 
 
