@@ -25,7 +25,7 @@ class BuildFailed(Exception):
 
 
 def find_compiler() -> list[str]:
-    """The command of a C compiler."""
+    """Return the command of a C compiler."""
     for name in ("cc", "gcc", "clang"):
         if path := shutil.which(name):
             return [path]
@@ -35,7 +35,7 @@ def find_compiler() -> list[str]:
 
 
 def exported_functions(branch: int | None = None, without: tuple[str, ...] = ()) -> list[str]:
-    """The functions that a driver of this branch has; all of them for `None`."""
+    """Return the NVML functions of a driver of this branch; `None` means all."""
     found = ["nvmlErrorString"]
     for name in LIBRARY_SOURCES:
         for since, function in FUNCTION.findall((HERE / name).read_text()):
@@ -45,7 +45,7 @@ def exported_functions(branch: int | None = None, without: tuple[str, ...] = ())
 
 
 def version_script(functions: list[str]) -> str:
-    """The linker's version script, which exports these functions and nothing else."""
+    """Return a linker version script that exports only these functions."""
     names = "".join(f"    {name};\n" for name in functions)
     return f"{{\n  global:\n{names}  local: *;\n}};\n"
 
@@ -58,7 +58,7 @@ def is_current(outputs: list[Path]) -> bool:
 
 
 def build(outdir: Path, branch: int | None = None, without: tuple[str, ...] = ()) -> None:
-    """Compile the library and `nvidia-smi` into `outdir`, unless they are there already."""
+    """Compile the library and `nvidia-smi` into `outdir`, unless they are up to date."""
     outdir.mkdir(parents=True, exist_ok=True)
     library, tool, exports = (
         outdir / name for name in ("libnvidia-ml.so.1", "nvidia-smi", "exports.map")
@@ -75,7 +75,7 @@ def build(outdir: Path, branch: int | None = None, without: tuple[str, ...] = ()
 
 
 def _compile(command: list[str], output: Path) -> None:
-    # Programs may have the old file open: write beside it, then replace.
+    # Running programs may have the old file mapped: write a new one, then replace it.
     with tempfile.TemporaryDirectory(dir=output.parent) as folder:
         fresh = Path(folder) / output.name
         done = subprocess.run(

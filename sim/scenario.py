@@ -33,15 +33,15 @@ class SimProcess:
     name: str | None = None
 
     def line(self) -> str:
-        """This process as a line of the file."""
-        words = [f"process {self.pid} {self.kind} {_text(self.memory)}"]
+        """Return the process as a line of the file."""
+        parts = [f"process {self.pid} {self.kind} {_text(self.memory)}"]
         for option in ("sm", "mem", "enc", "dec", "gi", "ci"):
             value = getattr(self, option)
             if value is not None:
-                words.append(f"{option}={value}")
+                parts.append(f"{option}={value}")
         if self.name is not None:
-            words.append(f"name={self.name}")
-        return " ".join(words)
+            parts.append(f"name={self.name}")
+        return " ".join(parts)
 
 
 @dataclass(kw_only=True)
@@ -59,14 +59,14 @@ class SimInstance:
     multiprocessors: int = 16
 
     def line(self) -> str:
-        """This instance as a line of the file."""
-        words = [f"instance {self.profile}"]
+        """Return the instance as a line of the file."""
+        parts = [f"instance {self.profile}"]
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name == "profile" or (item.name == "uuid" and value is None):
                 continue
-            words.append(f"{item.name}={_text(value)}")
-        return " ".join(words)
+            parts.append(f"{item.name}={_text(value)}")
+        return " ".join(parts)
 
 
 @dataclass(kw_only=True)
@@ -148,7 +148,7 @@ class SimGpu:
     faults: Mapping[str, str] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """This GPU as lines of the file."""
+        """Return the GPU as lines of the file."""
         lines = ["gpu"]
         for item in fields(self):
             value = getattr(self, item.name)
@@ -172,7 +172,7 @@ class Scenario:
     faults: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
-        """The scenario file."""
+        """Return the text of the scenario file."""
         lines = [f"driver {self.driver}", f"cuda {self.cuda}", f"init {self.init}"]
         lines += [f"quirk {quirk}" for quirk in self.quirks]
         lines += _fault_lines(self.faults)
@@ -181,7 +181,7 @@ class Scenario:
         return "\n".join(lines) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write the file so that a running program sees the old one or the new one."""
+        """Replace the file atomically: running programs reread it and must not see half of it."""
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(self.text().encode(errors="surrogateescape"))
         fresh = Path(file.name)
@@ -190,7 +190,7 @@ class Scenario:
 
 
 def scenario_env(lib_dir: Path, scenario_path: Path) -> dict[str, str]:
-    """The environment variables with which programs load the simulated driver."""
+    """Return the environment variables with which programs load the simulated driver."""
     folders = {"LD_LIBRARY_PATH": "", "PATH": os.defpath}
     first = {
         name: os.pathsep.join(filter(None, [str(lib_dir), os.environ.get(name, otherwise)]))
@@ -212,7 +212,7 @@ def _text(value: bool | int | str | None) -> str:
 
 
 def _fault_lines(faults: Mapping[str, str]) -> list[str]:
-    # A fault of a call that does not exist would never show, and its test would pass.
+    # A fault in a misspelt call would never trigger, and its test would pass for no reason.
     if unknown := [call for call in faults if not _names_a_call(call)]:
         raise ValueError(f"no such NVML call: {', '.join(unknown)}")
     return [f"fault {call} {what}" for call, what in faults.items()]

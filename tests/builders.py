@@ -1,4 +1,4 @@
-"""GPUs, processes and snapshots for tests: a healthy, idle H100 unless told otherwise."""
+"""Builders of GPUs, processes and snapshots: a healthy, idle H100 by default."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 def gpu(index: int = 0, **fields: Any) -> Gpu:
-    """An idle H100 with nobody on it."""
+    """An idle H100 without processes."""
     healthy: dict[str, Any] = {
         "uuid": f"GPU-{index:08x}",
         "index": index,
@@ -32,7 +32,7 @@ def gpu(index: int = 0, **fields: Any) -> Gpu:
 
 
 def instance(number: int = 1, **fields: Any) -> Instance:
-    """A MIG slice of 10 GB with nobody on it; the driver cannot tell its utilisation."""
+    """A 10 GB MIG instance without processes; drivers report no utilisation for one."""
     healthy: dict[str, Any] = {
         "uuid": f"MIG-{number:08x}",
         "gpu_instance_id": number,
@@ -46,7 +46,7 @@ def instance(number: int = 1, **fields: Any) -> Instance:
 
 
 def process(pid: int = 4711, user: str | None = "alice", **fields: Any) -> Process:
-    """A computing process of alice's with 16 GiB, started yesterday."""
+    """A compute process of alice with 16 GiB, started a day before `NOON`."""
     healthy: dict[str, Any] = {
         "pid": pid,
         "kind": "compute",

@@ -1,7 +1,7 @@
-"""Captures: what real machines printed, in the folder that `FLEET_SMI_CAPTURES` names.
+"""Captured output of real machines, from the folder in `FLEET_SMI_CAPTURES`.
 
-They are not part of the project. Where there are none, tests over them have nothing to do.
-`python -m tests.captures` prints how the readers fare over all of them.
+Captures are not part of the project; without them the tests that use them are empty.
+`python -m tests.captures` prints how many of them the parsers read correctly.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def capture_files(folder: str) -> list[Path]:
-    """The files of a folder of captures, in order; none where there are no captures."""
+    """Return the files of a folder of captures, sorted; empty without captures."""
     root = os.environ.get("FLEET_SMI_CAPTURES")
     if not root or not (Path(root) / folder).is_dir():
         return []
@@ -17,12 +17,12 @@ def capture_files(folder: str) -> list[Path]:
 
 
 def capture_text(path: Path) -> str:
-    """The text of a capture, read as a binding reads it."""
+    """Return the text of a capture, decoded as the bindings do: bad bytes are replaced."""
     return path.read_bytes().decode("utf-8", errors="replace")
 
 
 def main() -> None:
-    """Print a line a folder: files, how many were read or refused by name, and wrong fields."""
+    """Print one line per folder: files, how many were parsed or refused, and wrong fields."""
     from tests.wire.parsers.nvidia_check import CHECKS
 
     print(

@@ -1,4 +1,4 @@
-"""Fixtures for every test: the simulated driver, machines read through it, people's processes."""
+"""Fixtures for all tests: the simulated driver, machines that use it, processes of users."""
 
 import os
 from collections.abc import Iterator
@@ -12,19 +12,19 @@ from tests.machines import SimulatedMachine, UserProcesses
 from tests.sim.fixtures import sim_lib, simulated
 from tests.sshd import ssh_network
 
-# The shared suite is no test module by its name, and still wants readable assertions.
+# pytest rewrites assertions only in modules named test_*; the shared suite needs it too.
 pytest.register_assert_rewrite("tests.delivery.suite")
 
 __all__ = ["machine", "people", "sim_lib", "simulated", "ssh_network"]
 
 
-# How long an example takes is the machine's business, not the test's.
+# A busy machine makes single examples slow: Hypothesis' deadline would only make tests flaky.
 settings.register_profile("fleet-smi", deadline=None)
 settings.load_profile("fleet-smi")
 
 
 def pytest_configure() -> None:
-    # A developer's own settings must not decide what a test sees.
+    # The developer's own settings must not change what tests see.
     for name in (*(setting.environment_variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
         os.environ.pop(name, None)
     os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
@@ -34,7 +34,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def people() -> Iterator[UserProcesses]:
-    """Starts real processes of real users; all of them end with the test."""
+    """Starts real processes, also of other users; they are killed after the test."""
     with UserProcesses() as started:
         yield started
 
@@ -43,9 +43,9 @@ def people() -> Iterator[UserProcesses]:
 def machine(
     sim_lib: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SimulatedMachine]:
-    """A machine with the simulated driver, read through the real binding by a real reader."""
-    played = SimulatedMachine(sim_lib, tmp_path)
-    for name, value in played.environment.items():
+    """A machine with the simulated driver, read through the real NVML binding and reader."""
+    simulated_machine = SimulatedMachine(sim_lib, tmp_path)
+    for name, value in simulated_machine.environment.items():
         monkeypatch.setenv(name, value)
-    yield played
-    played.close()
+    yield simulated_machine
+    simulated_machine.close()

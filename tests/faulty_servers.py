@@ -1,4 +1,4 @@
-"""Servers for tests that do not answer as they should."""
+"""Faulty TCP servers: one that never responds, one that sends a fixed response."""
 
 import contextlib
 import socket
@@ -6,7 +6,7 @@ import threading
 
 
 class SilentServer:
-    """Takes connections and never says a word."""
+    """Listens and never responds; clients connect by the kernel's backlog alone."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -17,10 +17,10 @@ class SilentServer:
 
 
 class OneResponseServer:
-    """Answers one question with these bytes, whatever they are."""
+    """Responds to one request with these bytes, valid or not."""
 
     def __init__(self, response: bytes) -> None:
-        self._said = response
+        self._response = response
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.request = b""
@@ -32,10 +32,10 @@ class OneResponseServer:
             sock, _ = self._listener.accept()
         except OSError:
             return
-        # Who asks may have heard enough before all is said.
+        # The client may close as soon as it has seen enough, before all is sent.
         with sock, contextlib.suppress(ConnectionError):
             self.request = sock.recv(65536)
-            sock.sendall(self._said)
+            sock.sendall(self._response)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

@@ -1,11 +1,11 @@
-"""Screens kept as files: compare with one, or write it anew with FLEET_SMI_UPDATE_GOLDEN=1."""
+"""Golden files: compare a text with one, or rewrite it with FLEET_SMI_UPDATE_GOLDEN=1."""
 
 import os
 from pathlib import Path
 
 
 def assert_matches_golden(golden: Path, text: str) -> None:
-    """Fail unless the file holds exactly this text."""
+    """Fail unless the file contains exactly this text."""
     if os.environ.get("FLEET_SMI_UPDATE_GOLDEN") == "1":
         golden.parent.mkdir(parents=True, exist_ok=True)
         golden.write_text(text, encoding="utf-8")

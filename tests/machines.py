@@ -1,4 +1,4 @@
-"""Machines for tests: a simulated driver below the real binding, and real processes."""
+"""Simulated machines, real processes of several users, and preconditions of tests."""
 
 import os
 import pwd
@@ -24,26 +24,26 @@ from fleet_smi.node.sampler import Sampler
 from sim.scenario import Scenario, SimGpu, scenario_env
 
 USERS = ("daemon", "games", "nobody")
-"""Three users that every Debian and most other systems have."""
+"""Users that exist on every Debian and on most other systems."""
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for something to become true; fail if it never does."""
-    until = time.monotonic() + seconds
+    """Poll a condition until it is true; fail after `seconds`."""
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, "it did not come true in time"
+        assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(0.005)
 
 
 def require_root(purpose: str = "start processes of other users") -> None:
-    """Skip a test that only root can run; where CI runs, it must be root."""
+    """Skip the test unless it runs as root; in CI, fail instead."""
     if os.geteuid() != 0:
         assert not os.environ.get("CI"), "CI must run as root: this test would be skipped"
         pytest.skip(f"only root can {purpose}")
 
 
 def require_program(name: str) -> None:
-    """Skip a test whose program cannot be had here; where CI runs, it can."""
+    """Skip the test unless the program is installed; in CI, fail instead."""
     if shutil.which(name) is None:
         assert not os.environ.get("CI"), f"{name} is missing: this test would be skipped"
         pytest.skip(f"{name} is not installed")
@@ -51,7 +51,7 @@ def require_program(name: str) -> None:
 
 @contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """A file system of its own at `folder`, which soon is full."""
+    """Mount a tmpfs of this size at `folder`, so that a test can fill it."""
     require_root("mount a file system")
     folder.mkdir(mode=0o700)
     size = f"size={mebibytes}m,mode=700"
@@ -62,11 +62,12 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
+        # Lazily: a file that is still open would keep the folder busy.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 class UserProcesses:
-    """Real processes, of the user who runs the tests or of others."""
+    """Real processes, of the user who runs the tests or of other users."""
 
     def __init__(self) -> None:
         self._started: list[subprocess.Popen[bytes]] = []
@@ -80,7 +81,7 @@ class UserProcesses:
             process.wait()
 
     def start(self, *command: str | bytes, user: str | None = None) -> int:
-        """Start a process that lives until the test ends; its pid."""
+        """Start a process that runs until the test ends; return its pid."""
         if user is not None:
             require_root()
         process = subprocess.Popen(
@@ -93,7 +94,7 @@ class UserProcesses:
         return process.pid
 
     def start_named(self, name: str, folder: Path, *arguments: str) -> int:
-        """Start a process whose program is called `name`."""
+        """Start a process whose executable is called `name`; return its pid."""
         program = folder / name
         sleep = shutil.which("sleep")
         assert sleep is not None
@@ -101,7 +102,7 @@ class UserProcesses:
         return self.start(str(program), *(arguments or ("600",)))
 
     def start_zombie(self) -> int:
-        """A process that has ended and that its parent does not bury; the zombie's pid."""
+        """Start a process that exits and is never reaped by its parent; return its pid."""
         program = (
             "import os, signal; pid = os.fork()\nif pid: print(pid, flush=True); signal.pause()"
         )
@@ -114,19 +115,20 @@ class UserProcesses:
         return pid
 
     def stop(self, pid: int) -> None:
-        """End one of them, now."""
+        """Kill one of the processes."""
         process = next(process for process in self._started if process.pid == pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
 
 
 def process_state(pid: int) -> str:
-    """The letter by which the kernel names what a process is doing."""
+    """Return the state letter of a process, as in `/proc/<pid>/stat`."""
+    # A process name may contain spaces and parentheses: the last ") " ends it.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 class SimulatedMachine:
-    """A machine that the tests can change while it is watched, at times they choose."""
+    """A machine with a simulated driver; tests change its scenario and choose the time."""
 
     def __init__(self, lib_dir: Path, folder: Path) -> None:
         self._path = folder / "scenario"
@@ -137,38 +139,38 @@ class SimulatedMachine:
         self._fleet = FleetState()
 
     def set_scenario(self, scenario: Scenario | SimGpu) -> None:
-        """Let the driver say this from now on."""
+        """Change what the simulated driver reports."""
         if isinstance(scenario, SimGpu):
             scenario = Scenario(gpus=[scenario])
         scenario.write(self._path)
 
     def snapshot(self) -> Snapshot:
-        """Read the machine, as an agent does."""
+        """Read the machine as an agent does."""
         if self._sampler is None:
             root = str(self.root) if self.root.exists() else "/"
             self._sampler = Sampler(Reader(spawn_worker), root=root, subjects=QUICK_SUBJECTS)
         return self._sampler.sample()
 
     def poll(self, at: float = 0.0, interval: float | None = None) -> FleetView:
-        """Read the machine as if it were `at` seconds after the start."""
+        """Read the machine as if at `at` seconds after the start, and return the fleet."""
         now = self.start + at
         self._fleet.apply(replace(self.snapshot(), taken_at=now, interval_seconds=interval), now)
         return self._fleet.view(now)
 
     def view(self, at: float) -> FleetView:
-        """What is believed later, without another look."""
+        """Return the fleet `at` seconds after the start, without another reading."""
         return self._fleet.view(self.start + at)
 
     def gpu(self, at: float = 0.0) -> JudgedGpu:
-        """The machine's first GPU, read and judged."""
+        """Read the machine and return its first GPU, judged."""
         return self.poll(at).nodes[0].gpus[0]
 
     def verdict(self, at: float = 0.0) -> Verdict:
-        """The verdict on the machine's first GPU."""
+        """Read the machine and return the verdict on its first GPU."""
         return self.gpu(at).verdict
 
     def watch(self, seconds: float, step: float = 60.0) -> Verdict:
-        """The verdict after watching for so long."""
+        """Read the machine every `step` seconds; return the verdict after `seconds`."""
         at = 0.0
         while at < seconds:
             self.poll(at)
@@ -176,6 +178,6 @@ class SimulatedMachine:
         return self.verdict(seconds)
 
     def close(self) -> None:
-        """End the reader."""
+        """Stop the reader process."""
         if self._sampler is not None:
             self._sampler.close()

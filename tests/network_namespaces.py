@@ -1,4 +1,4 @@
-"""Hosts for tests as network namespaces: each with a cable to one switch, and an identity."""
+"""Network namespaces as hosts: each has a veth link to one bridge, and its own identity."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ import pytest
 
 from tests.machines import require_program, require_root
 
-_FILES = Path("/etc/netns")
-"""What lies here below the name of a namespace is seen as /etc by what runs in it."""
+_NETNS_FILES = Path("/etc/netns")
+"""`ip netns exec` mounts the files below <namespace>/ here over those in /etc."""
 
 
 class NetworkHost:
-    """One machine of the network: its name, its address, its machine-id."""
+    """One host of the network: its name, address and machine-id."""
 
     def __init__(self, name: str, address: str, switch: str) -> None:
         self.name = name
@@ -28,13 +28,14 @@ class NetworkHost:
 
     @property
     def command_prefix(self) -> tuple[str, ...]:
-        """What stands before a command that runs there; the process is the command's own."""
+        """Return the prefix that runs a command on this host."""
+        # By exec: the pid of the started process is that of the command, so signals reach it.
         named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name)
         return ("ip", "netns", "exec", self._namespace, *named)
 
     def create(self, hosts: str) -> None:
-        """Give it its files, its cable, its address and its loopback."""
-        folder = _FILES / self._namespace
+        """Create the namespace: its files, veth link, address and loopback."""
+        folder = _NETNS_FILES / self._namespace
         folder.mkdir(parents=True)
         (folder / "hosts").write_text(hosts)
         (folder / "machine-id").write_text(f"{secrets.token_hex(16)}\n")
@@ -47,20 +48,20 @@ class NetworkHost:
             _ip("-n", self._namespace, "link", "set", device, "up")
 
     def disconnect(self) -> None:
-        """Pull its cable out of the switch."""
+        """Take its link down, as if the cable were pulled."""
         _ip("-n", self._switch, "link", "set", self.name, "down")
 
     def reconnect(self) -> None:
-        """Put the cable back."""
+        """Bring the link up again."""
         _ip("-n", self._switch, "link", "set", self.name, "up")
 
     def pids(self) -> list[int]:
-        """The processes that run there."""
+        """Return the pids of the processes in the namespace."""
         return [int(word) for word in _ip("netns", "pids", self._namespace).split()]
 
     def remove(self) -> None:
-        """End what still runs there, and let nothing of it stay, however far it was made."""
-        shutil.rmtree(_FILES / self._namespace, ignore_errors=True)
+        """Kill its processes and delete it; works on a half-created host too."""
+        shutil.rmtree(_NETNS_FILES / self._namespace, ignore_errors=True)
         with contextlib.suppress(subprocess.CalledProcessError):
             for pid in self.pids():
                 with contextlib.suppress(ProcessLookupError):
@@ -70,7 +71,7 @@ class NetworkHost:
 
 @contextlib.contextmanager
 def network(*names: str) -> Iterator[dict[str, NetworkHost]]:
-    """A switch and hosts at it that know each other by name; only root can have one."""
+    """Create hosts on one bridge that resolve each other by name; needs root."""
     require_root("make network namespaces")
     for program in ("ip", "unshare", "hostname"):
         require_program(program)
@@ -80,10 +81,10 @@ def network(*names: str) -> Iterator[dict[str, NetworkHost]]:
     with contextlib.ExitStack() as stack:
         _add_switch(switch)
         stack.callback(_ip, "netns", "del", switch)
-        if not _FILES.exists():
-            stack.callback(_FILES.rmdir)
+        if not _NETNS_FILES.exists():
+            stack.callback(_NETNS_FILES.rmdir)
         for host in hosts.values():
-            stack.callback(host.remove)
+            stack.callback(host.remove)  # before `create`, which may fail half-way
             host.create(f"127.0.0.1 localhost\n{listed}")
         yield hosts
 

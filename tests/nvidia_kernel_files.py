@@ -1,4 +1,4 @@
-"""Folders that look like the root of a machine, for what is read below `node.root`."""
+"""The /proc and /sys files of the NVIDIA kernel driver, below a root folder of a test."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from pathlib import Path
 def write_nvidia_kernel_files(
     root: Path, *addresses: str, version: str = "590.48.01", asleep: bool = False
 ) -> None:
-    """Let the kernel of a machine list NVIDIA devices at these addresses."""
+    """Write the files of NVIDIA devices at these PCI addresses, as the kernel driver does."""
     for number, address in enumerate(addresses):
         device = root / "proc/driver/nvidia/gpus" / address
         device.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A real server of PostgreSQL for tests: a folder and a socket of its own, and no network."""
+"""A real PostgreSQL server for tests, in a temporary folder, on a Unix socket only."""
 
 import os
 import pwd
@@ -17,11 +17,12 @@ import psycopg
 from tests.machines import require_program, wait_until
 
 _ROLE = "fleet"
+# For speed: crash safety of the server itself is not under test.
 _QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_wal_size=256MB")
 
 
 def find_program(name: str) -> str:
-    """A program of the newest PostgreSQL here; the test is skipped without it."""
+    """Return the path of a program of the newest PostgreSQL; skip the test without it."""
     folders = sorted(
         Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parts[-2])
     )
@@ -33,7 +34,7 @@ def find_program(name: str) -> str:
 
 
 class Postgres:
-    """One server; it does not run as root, so root runs it as somebody else."""
+    """One server. PostgreSQL refuses to run as root, so root runs it as another user."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +48,7 @@ class Postgres:
         self._run(*map(str, made), "--encoding=UTF8", "--locale=C")
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it accepts connections."""
         options = [part for setting in _QUICK for part in ("-c", setting)]
         command = [find_program("postgres"), "-D", str(self._data), "-k", str(self._folder)]
         with (self._folder / "log").open("ab") as log:
@@ -62,26 +63,26 @@ class Postgres:
         wait_until(self._answers)
 
     def stop(self) -> None:
-        """End it at once, and all who are connected."""
+        """Stop it and disconnect all clients."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGINT)  # a "fast" shutdown; SIGTERM waits for clients
             self._process.wait()
             self._process = None
 
     def connect(self) -> psycopg.Connection:
-        """A connection of the test's own, which commits each statement."""
+        """Open a connection with autocommit."""
         return psycopg.connect(
             host=str(self._folder), user=_ROLE, dbname="postgres", autocommit=True
         )
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of a place with no tables in it, of which nothing is left afterwards."""
+        """Yield the URL of an empty schema, which is dropped afterwards."""
         name = f"test_{secrets.token_hex(4)}"
         with self.connect() as connection:
             connection.execute(f"CREATE SCHEMA {name}")
-        asked = urlencode({"host": self._folder, "options": f"-csearch_path={name}"})
-        yield f"postgresql://{_ROLE}@/postgres?{asked}"
+        query = urlencode({"host": self._folder, "options": f"-csearch_path={name}"})
+        yield f"postgresql://{_ROLE}@/postgres?{query}"
         with self.connect() as connection:
             connection.execute(f"DROP SCHEMA {name} CASCADE")
 
@@ -98,9 +99,9 @@ class Postgres:
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """A server that runs as long as it is needed."""
+    """Run a server for the duration of the block."""
     find_program("initdb")
-    # Not below the tests' own folder: that is closed to the user the server runs as.
+    # Not below pytest's tmp_path, whose mode 0700 shuts out the user the server runs as.
     with tempfile.TemporaryDirectory(prefix="fleet-smi-postgres-") as folder:
         server = Postgres(Path(folder))
         server.start()

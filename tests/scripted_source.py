@@ -1,4 +1,4 @@
-"""A source that delivers what a test tells it to, for a hub whose own workings are tested."""
+"""A source that delivers what a test puts into it, for tests of the hub."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,29 +7,29 @@ from fleet_smi.fleet.delivery import DeliverCallback, Delivery
 
 
 class ScriptedSource:
-    """Delivers what is put in, on the hub's own loop; `breaks` is a bug that it has once."""
+    """Delivers what is put in, on the hub's event loop; raises `bug` on its first run."""
 
     name = "scripted"
 
     def __init__(self, targets: Sequence[str] = (), bug: Exception | None = None) -> None:
         self.targets = targets
         self.runs = 0
-        self._breaks = bug
-        self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
+        self._bug = bug
+        self._queue: asyncio.Queue[Delivery] = asyncio.Queue()
 
     def put(self, delivery: Delivery) -> None:
-        """Let this be delivered next."""
-        self._waiting.put_nowait(delivery)
+        """Queue a delivery."""
+        self._queue.put_nowait(delivery)
 
     async def poll(self) -> Sequence[Delivery]:
-        """All that was put in."""
-        return [self._waiting.get_nowait() for _ in range(self._waiting.qsize())]
+        """Return all queued deliveries."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
 
     async def run(self, deliver: DeliverCallback) -> None:
         """Deliver until cancelled."""
         self.runs += 1
-        breaks, self._breaks = self._breaks, None
-        if breaks is not None:
-            raise breaks
+        bug, self._bug = self._bug, None
+        if bug is not None:
+            raise bug
         while True:
-            deliver(await self._waiting.get())
+            deliver(await self._queue.get())

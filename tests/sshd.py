@@ -1,4 +1,4 @@
-"""A real sshd for a test: on a port of its own, with keys, users' config and log of its own."""
+"""Real sshd servers on free ports, with their own keys and logs, and an ssh_config for them."""
 
 import os
 import pwd
@@ -14,7 +14,8 @@ from tests.machines import require_program, wait_until
 
 
 def find_sshd() -> str:
-    """The program, which must be started by its whole path; the test is skipped without it."""
+    """Return the path of sshd; skip the test without it."""
+    # sshd re-executes itself and refuses to start by a relative path.
     path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
     found = shutil.which("sshd", path=path)
     if found is None:
@@ -24,16 +25,16 @@ def find_sshd() -> str:
 
 
 def make_key(path: Path) -> str:
-    """A new key in `path`; its public half."""
+    """Create a key pair at `path`; return the public key."""
     keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)]
     subprocess.run(keygen, check=True)
     return path.with_suffix(".pub").read_text().strip()
 
 
 class Sshd:
-    """One server, which takes the user who runs the tests by the key `user_key`.
+    """One server that accepts `user_key` for the user who runs the tests.
 
-    `within` stands before its command where it is to run on a host of its own.
+    `command_prefix` runs it on another host, as in a network namespace.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Sshd:
         self._folder = folder
         self._user_key = user_key
         self._lines = lines
-        self._within = command_prefix
+        self._command_prefix = command_prefix
         self.address = address
         self._process: subprocess.Popen[bytes] | None = None
         self.host_key = make_key(folder / "host_key")
@@ -56,26 +57,28 @@ class Sshd:
         self.port = _free_port()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it, and wait until it listens."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)  # root's sshd does not start without it
         self._write_config()
         command = [find_sshd(), "-D", "-f", str(self._folder / "config"), "-E", str(self.log)]
-        self._process = subprocess.Popen([*self._within, *command], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            [*self._command_prefix, *command], stdin=subprocess.DEVNULL
+        )
         wait_until(self._answers)
 
     def stop(self) -> None:
-        """Let nobody in any more; who is in stays."""
+        """Accept no more connections; open ones continue."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
 
     def logins(self) -> int:
-        """How many connections were let in so far."""
+        """Return the number of connections accepted so far."""
         return self.log.read_text().count("Accepted publickey")
 
     def known_host(self, name: str = "") -> str:
-        """The line of known_hosts for this server, under its address or a name."""
+        """Return the known_hosts line for this server, by its address or a name."""
         return f"{name or f'[{self.address}]:{self.port}'} {self.host_key}\n"
 
     def _write_config(self) -> None:
@@ -87,13 +90,13 @@ class Sshd:
             f"HostKey {self._folder / 'host_key'}",
             f"AuthorizedKeysFile {self._folder / 'authorized_keys'}",
             f"PidFile {self._folder / 'pid'}",
-            "StrictModes no",
+            "StrictModes no",  # the files are below /tmp, which all users can write to
             "UsePAM no",
             "PermitRootLogin yes",
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
-            "MaxStartups 200",
-            "KexAlgorithms curve25519-sha256",  # the quickest
+            "MaxStartups 200",  # or sshd drops connections of tests that open many
+            "KexAlgorithms curve25519-sha256",  # the fastest
         )
         (self._folder / "config").write_text("\n".join(lines) + "\n")
 
@@ -102,7 +105,7 @@ class Sshd:
 
 
 class SshNetwork:
-    """Servers and the user's side of them: a key, known_hosts, and an ssh_config."""
+    """Several servers, and the client's files for them: a key, known_hosts, an ssh_config."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -129,7 +132,7 @@ class SshNetwork:
         address: str = "127.0.0.1",
         command_prefix: Sequence[str] = (),
     ) -> Sshd:
-        """Start a server; `env` is what programs find there."""
+        """Start a server; `env` is the environment of the programs that run on it."""
         if env:
             lines = (*lines, "SetEnv " + " ".join(f"{key}={value}" for key, value in env.items()))
         folder = self._folder / f"sshd-{len(self._servers)}"
@@ -141,24 +144,24 @@ class SshNetwork:
     def add_host(
         self, host: str, server: Sshd, *lines: str, known_hosts_line: str | None = None
     ) -> None:
-        """Put a server into ssh_config under a name, and its key into known_hosts."""
+        """Add a server to ssh_config under a name, and its key to known_hosts."""
         place = (f"HostName {server.address}", f"Port {server.port}")
         own = (f"Host {host}", *place, f"HostKeyAlias {host}")
         self._hosts.append("\n  ".join((*own, *lines)))
-        # What stands first counts: what is for all hosts comes last.
+        # ssh takes the first value it finds: the defaults for all hosts come last.
         self.config.write_text("\n".join((*self._hosts, "Host *", *self._config)) + "\n")
         with self.known_hosts.open("a") as file:
             file.write(server.known_host(host) if known_hosts_line is None else known_hosts_line)
 
     def close(self) -> None:
-        """End the servers."""
+        """Stop the servers."""
         for server in self._servers:
             server.stop()
 
 
 @pytest.fixture
 def ssh_network(tmp_path: Path) -> Iterator[SshNetwork]:
-    """Real servers on loopback, and a user's files to reach them with."""
+    """Real servers on loopback, and the client's files to reach them."""
     find_sshd()
     network = SshNetwork(tmp_path)
     yield network

@@ -1,4 +1,4 @@
-"""Verdicts for tests: after one sample, or after samples that stay the same for a while."""
+"""Verdicts of one sample, or of equal samples over a while."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ HIDDEN = process(77, None, hidden=True, name=None, started_at=None)
 def observe_for(
     card: Gpu, seconds: float, window: Window | None = None, *, until: float = NOON
 ) -> Window:
-    """The window of a GPU that was like this for so many seconds, sampled every minute."""
+    """Return the window of a GPU that was like this for `seconds`, sampled every minute."""
     at = until - seconds
     while at <= until:
         window = observe(window, card, at, SETTINGS)
@@ -30,12 +30,12 @@ def observe_for(
 
 
 def judge_once(card: Gpu, **known: Any) -> Verdict:
-    """The verdict of one sample."""
+    """Return the verdict on one sample."""
     return judge(card, observe(None, card, NOON, SETTINGS), NOON, SETTINGS, **known)
 
 
 def judge_after(seconds: float, card: Gpu, window: Window | None = None) -> Verdict:
-    """The verdict on a GPU that has been like this for so many seconds."""
+    """Return the verdict on a GPU that has been like this for `seconds`."""
     return judge(card, observe_for(card, seconds, window), NOON, SETTINGS)
 
 

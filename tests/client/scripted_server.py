@@ -8,7 +8,7 @@ from typing import Self
 
 
 class ScriptedServer:
-    """Answers each connection with one of these lists of answers, an answer a question."""
+    """Serves one connection after the other, each with its list of responses, one per request."""
 
     def __init__(self, *connections: Sequence[bytes]) -> None:
         self.requests: list[bytes] = []
@@ -31,7 +31,7 @@ class ScriptedServer:
         self._thread.join()
 
     def _serve(self, connections: Sequence[Sequence[bytes]]) -> None:
-        with contextlib.suppress(OSError):  # closed, by either end
+        with contextlib.suppress(OSError):  # closed by either end
             for responses in connections:
                 sock, _ = self._listener.accept()
                 with sock:
@@ -39,14 +39,14 @@ class ScriptedServer:
 
     def _answer(self, sock: socket.socket, responses: Sequence[bytes]) -> None:
         for response in responses:
-            question = sock.recv(1 << 16)
-            if not question:
+            request = sock.recv(1 << 16)
+            if not request:
                 return
-            self.requests.append(question)
+            self.requests.append(request)
             sock.sendall(response)
 
 
 def http_response(body: bytes = b"ok", status: str = "200 OK", *headers: str) -> bytes:
-    """An answer of HTTP."""
+    """Return the bytes of an HTTP response."""
     head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""])
     return head.encode() + body

@@ -1,4 +1,4 @@
-"""Fixtures for tests of other systems beside whole hubs and agents."""
+"""Fixtures for tests of other systems together with real hubs and agents."""
 
 from tests.end_to_end.conftest import lab
 

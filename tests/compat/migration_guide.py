@@ -1,4 +1,4 @@
-"""The sections of docs/migrating.md: their commands and settings, made to fit a test."""
+"""The sections of docs/migrating.md: their commands and settings, adapted for tests."""
 
 import os
 import subprocess
@@ -10,19 +10,19 @@ from tests.machines import require_program
 
 
 def migration_section(title: str) -> str:
-    """What is written for who comes from there."""
+    """Return the section of the guide with this title."""
     return section(page("docs/migrating.md"), title)
 
 
 def migration_commands(title: str) -> list[str]:
-    """Every command of a section."""
+    """Return every shell command of a section."""
     return [
         line for block in code_blocks(migration_section(title), "sh") for line in block.splitlines()
     ]
 
 
 def write_section_settings(title: str, replacements: Mapping[str, str], folder: Path) -> str:
-    """A file with the settings of a section, its machines and files replaced by these."""
+    """Write the settings of a section, with its hosts and paths replaced; return the path."""
     (text,) = code_blocks(migration_section(title), "toml")
     for written, real in replacements.items():
         assert f'"{written}"' in text
@@ -33,7 +33,7 @@ def write_section_settings(title: str, replacements: Mapping[str, str], folder: 
 
 
 def run_curl(command: str, url: str, **variables: str) -> bytes:
-    """What a `curl` of a section prints, when the hub is at this URL."""
+    """Run a `curl` command of a section against the hub at this URL; return its output."""
     require_program("curl")
     return subprocess.run(
         ["sh", "-c", command.replace("curl ", "curl -s ").replace("http://gpuhub:7070", url)],

@@ -1,7 +1,7 @@
-"""Files in the formats of the five ancestors, where they are at hand.
+"""Sample files in the formats of the five older systems.
 
-They lie in the folder that `FLEET_SMI_SEED_SAMPLES` names, or beside the captures. They are not
-part of the project: without them the tests are skipped, but not in CI where there are captures.
+They are in the folder `FLEET_SMI_SEED_SAMPLES`, or beside the captures. They are not part of the
+project: without them the tests are skipped, except in CI if there are captures.
 """
 
 import os
@@ -13,12 +13,12 @@ _MISSING = "no folder of samples: set FLEET_SMI_SEED_SAMPLES"
 
 
 def seed_sample(name: str) -> bytes:
-    """One file of the folder of samples; skip the test where there is no such folder."""
+    """Return the content of a sample file; skip the test without samples."""
     return seed_sample_path(name).read_bytes()
 
 
 def seed_sample_path(name: str) -> Path:
-    """A folder of samples; skip the test where there is none."""
+    """Return the path of a sample; skip the test without samples."""
     captures = os.environ.get("FLEET_SMI_CAPTURES", "")
     folder = _folder(captures)
     if folder is not None and folder.is_dir():

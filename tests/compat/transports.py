@@ -150,7 +150,7 @@ class ClusterSmiPushTransport(Transport):
     """An agent that pushes as a cluster-smi node does, and the hub's port for such nodes.
 
     The protocol has no key and no reply: a node that disappears is only silent, and a message that
-    cannot be decoded is nobody's.
+    cannot be decoded belongs to no node.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ NODE_ID = "0123456789abcdef0123456789abcdef"
 
 
 def sample(number: int) -> Snapshot:
-    """Two GPUs, alice on the first, whose load tells the number in every format."""
+    """Two GPUs, alice on the first, whose load encodes the number in every format."""
     alice = process(4711, "alice", command="python train.py")
     return snapshot(
         gpu(0, busy_percent=10.0 * number, processes=(alice,)),
@@ -150,7 +150,7 @@ class DisconnectSuite:
 
 
 class RefusalSuite:
-    """What a transport promises that asks for a key."""
+    """What a transport with authentication promises."""
 
     def test_a_refused_key_is_reported_as_refused(self, transport: AuthenticatedTransport) -> None:
         error = transport.error_after(transport.block_access)

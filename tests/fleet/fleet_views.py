@@ -1,4 +1,4 @@
-"""A fleet of given snapshots, and what its view shows."""
+"""Fleets built from snapshots, and rows of their views."""
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import NodeView
@@ -7,7 +7,7 @@ from tests.builders import NOON
 
 
 def fleet_of(*snapshots: Snapshot) -> FleetState:
-    """A fleet that has received these snapshots, each when it was taken."""
+    """Return a fleet that received each snapshot at its own time."""
     fleet = FleetState()
     for snapshot in snapshots:
         assert fleet.apply(snapshot, snapshot.taken_at) is not None
@@ -20,6 +20,6 @@ def only_node(fleet: FleetState, now: float = NOON) -> NodeView:
 
 
 def gpu_rows(fleet: FleetState, now: float = NOON) -> list[tuple[int, str, str]]:
-    """Index, state and reason of each GPU of the only node."""
+    """Return index, state and reason of each GPU of the only node."""
     gpus = only_node(fleet, now).gpus
     return [(gpu.index, gpu.verdict.state, gpu.verdict.reason) for gpu in gpus]

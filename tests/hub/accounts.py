@@ -1,4 +1,4 @@
-"""Tokens and users of a hub for tests, with a clock that tests move."""
+"""Tokens and users of a hub for tests, and a clock that tests advance."""
 
 from fleet_smi.hub.credentials import CredentialCache
 
@@ -7,7 +7,7 @@ PASSWORD = "correct horse battery"
 
 
 class ManualClock:
-    """A clock that the test moves."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000.0
@@ -17,7 +17,7 @@ class ManualClock:
 
 
 def join_node(credentials: CredentialCache, node_id: str = "id-1") -> str:
-    """The token of a node that has joined and reported."""
+    """Join a node and use its token once; return the token."""
     key = credentials.tokens.add("join").secret
     token = credentials.redeem_join_token(key, node_id, "gpu1").secret
     assert credentials.identify_token(token) is not None

@@ -15,7 +15,7 @@ from tests.hub.accounts import ManualClock
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that tests advance."""
     return ManualClock()
 
 
@@ -29,7 +29,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def memory(engine: Engine) -> Iterator[NodeStore[NodeCheckpoint]]:
-    """What outlives the hub: nothing yet."""
+    """An empty node store."""
     opened = NodeStore(engine, NodeCheckpoint)
     yield opened
     opened.close()
@@ -37,7 +37,7 @@ def memory(engine: Engine) -> Iterator[NodeStore[NodeCheckpoint]]:
 
 @pytest.fixture
 def credentials(engine: Engine, clock: ManualClock) -> Iterator[CredentialCache]:
-    """Nobody is known yet, but the machine's own admin."""
+    """Credentials with the local admin token only."""
     opened = CredentialCache(engine, local_admin_token="fsmi_local_x", clock=clock)
     yield opened
     opened.close()

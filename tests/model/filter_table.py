@@ -1,4 +1,4 @@
-"""The table of filter cases that the page's tests use too: GPUs, filters, and matches."""
+"""The table of filter cases, shared with the tests of the web page: GPUs, filters, matches."""
 
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ FILE = Path(__file__).parent.parent / "filter_cases.json"
 
 
 def load_table() -> Any:
-    """The table as it is written."""
+    """Return the table."""
     return msgspec.json.decode(FILE.read_bytes())
 
 
 def gpu_from_row(row: dict[str, Any]) -> tuple[NodeView, JudgedGpu]:
-    """A GPU of the table, and its node."""
+    """Build a GPU of the table, and its node."""
     node = NodeView(
         node_id=f"id-of-{row['node']}",
         name=row["node"],
@@ -44,9 +44,9 @@ def gpu_from_row(row: dict[str, Any]) -> tuple[NodeView, JudgedGpu]:
 
 
 def _verdict(row: dict[str, Any]) -> Verdict:
-    told = row["reason"] or "said by the other fields"
+    reason = row["reason"] or "said by the other fields"
     idle = row["idle_seconds"]
-    return Verdict(state=row["state"], reason=told, since=0.0, was=row["was"], idle_seconds=idle)
+    return Verdict(state=row["state"], reason=reason, since=0.0, was=row["was"], idle_seconds=idle)
 
 
 def _instance(part: dict[str, Any]) -> JudgedInstance:

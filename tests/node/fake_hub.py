@@ -14,9 +14,9 @@ from tests.machines import wait_until
 
 
 class FakeHub:
-    """Answers reports as the hub does; what is `kept` survives `die`, the rest does not.
+    """Acknowledges reports as the hub does; only what is `durable` survives `kill`.
 
-    `reached` tells that somebody has asked; they wait while it `hangs`.
+    `request_received` is set by any request; requests wait while `hanging` is set.
     """
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class FakeHub:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Listen, at the same address as before."""
+        """Listen, on the same port as before."""
         self._server = _Server(self, self.port)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.01,)).start()
 
     def kill(self) -> None:
-        """End at once: connections are cut, and what was not kept is forgotten."""
+        """Close all connections and forget what is not durable."""
         server, self._server = self._server, None
         if server is not None:
             server.end()
@@ -61,7 +61,7 @@ class FakeHub:
         self.instance_number += 1
 
     def sequences(self, run_id: str | None = None) -> set[int]:
-        """What it knows of one run, or of all."""
+        """Return the received sequence numbers, of one run or of all."""
         return {each.sequence for each in self.received if run_id in (None, each.run_id)}
 
     def handle(self, path: str, authorization: str, body: bytes) -> tuple[int, Any]:
@@ -79,10 +79,10 @@ class FakeHub:
         if self.stores_reports:
             self.durable = list(self.received)
         last = snapshots[-1]
-        kept = [each.sequence for each in self.durable if each.run_id == last.run_id]
+        durable = [each.sequence for each in self.durable if each.run_id == last.run_id]
         return 200, Receipt(
             hub=f"life {self.instance_number}",
-            kept=max(kept, default=None),
+            kept=max(durable, default=None),
             interval_seconds=self.interval_seconds,
         )
 
@@ -102,6 +102,7 @@ class _Server(ThreadingHTTPServer):
         return connection, address
 
     def end(self) -> None:
+        # `server_close` alone leaves open connections to their handler threads.
         self.shutdown()
         for connection in self.open:
             try:
@@ -111,7 +112,7 @@ class _Server(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, *_: object) -> None:
-        """A connection that was cut is what the test wanted."""
+        """Closed connections are part of the tests: print no traceback."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -132,4 +133,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Tests speak for themselves."""
+        """Keep the test output clean."""

@@ -1,4 +1,4 @@
-"""Trees of small files, as the kernel shows a machine: made for one test, or captured."""
+"""Trees of /sys and /proc files, written by a test or linked from a capture."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ Content = str | bytes | Path | None
 
 
 def write_tree(root: Path, files: Mapping[str, Content]) -> str:
-    """Make the files below `root` and return it as a binding takes it."""
+    """Write the files below `root`; return it as a string, as bindings expect it."""
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,14 +57,14 @@ def drm_client(pid: int, node: str, descriptor: int = 5, **fields: str) -> dict[
 
 
 def capture_paths(folder: str) -> list[Path]:
-    """Return what is in a folder of captures; none where there are no captures."""
+    """Return the paths in a folder of captures; empty without captures."""
     captures = os.environ.get("FLEET_SMI_CAPTURES")
     path = Path(captures or "/nonexistent", folder)
     return sorted(path.iterdir()) if captures and path.is_dir() else []
 
 
 def link_capture(root: Path, capture: Path) -> str:
-    """Put a captured machine's cards and compute driver where they were."""
+    """Link the cards and the compute driver (kfd) of a capture to their original paths."""
     cards = {f"sys/class/drm/{path.name}": path for path in capture.glob("card*")}
     kfd = {"sys/class/kfd/kfd": capture / "kfd"} if (capture / "kfd").is_dir() else {}
     return write_tree(root, cards | kfd)
@@ -75,9 +75,9 @@ def record_opened_paths(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     opened: list[str] = []
     real = os.open
 
-    def note(path: str, flags: int) -> int:
+    def record(path: str, flags: int) -> int:
         opened.append(path)
         return real(path, flags)
 
-    monkeypatch.setattr(os, "open", note)
+    monkeypatch.setattr(os, "open", record)
     return opened

@@ -1,4 +1,4 @@
-"""What would shut somebody out of a page, as axe finds it."""
+"""Accessibility violations of a page, found by axe."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ BLOCKING_IMPACTS = ("serious", "critical")
 
 
 def accessibility_violations(page: Page, selector: str | None = None) -> list[str]:
-    """What axe finds on the page, or a part of it, that would shut somebody out."""
+    """Return the serious and critical violations on the page, or in a part of it."""
     found: list[dict[str, Any]] = Axe().run(page, selector).response["violations"]
     return [
         f"{one['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"

@@ -1,4 +1,4 @@
-"""A real browser before a real hub: Debian's Chromium, through Playwright."""
+"""Fixtures of the page tests: a real Chromium, driven by Playwright, against a real hub."""
 
 import os
 import shutil
@@ -19,22 +19,23 @@ DESKTOP_VIEWPORT = {"width": 1440, "height": 900}
 CLIPBOARD = ["clipboard-read", "clipboard-write"]
 
 
-def _unless(there: bool, reason: str) -> None:
-    """Skip where a part cannot be had, but not in CI."""
-    if not there:
+def _require(available: bool, reason: str) -> None:
+    """Skip the test if something is missing; in CI, fail instead."""
+    if not available:
         assert not os.environ.get("CI"), reason
         pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for a file of tests; each has a page and cookies of its own.
+    """One browser per test file; each test has its own page and cookies.
 
-    Playwright holds the thread's event loop as long as it is open: not beyond these tests.
+    Not for the whole session: Playwright occupies the thread's event loop while it is open, so
+    that asyncio tests in the same process would fail.
     """
     program = shutil.which("chromium") or shutil.which("chromium-browser")
-    _unless(program is not None, "no Chromium on this machine: install it to test the page")
-    _unless(INDEX_FILE in page_files(), "the page is not built: `make page` builds it")
+    _require(program is not None, "no Chromium on this machine: install it to test the page")
+    _require(INDEX_FILE in page_files(), "the page is not built: `make page` builds it")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]
@@ -45,14 +46,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
-    """A hub that knows nobody yet."""
+    """A hub without nodes."""
     with ThreadedHub(tmp_path / "hub") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
-    """A hub with one of everything, for tests that only look."""
+    """A hub with the sample fleet, for tests that change nothing."""
     with ThreadedHub(tmp_path_factory.mktemp("lab")) as running:
         sample_fleet.report_fleet(running)
         accounts.add_accounts(running)
@@ -61,16 +62,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 @pytest.fixture
 def new_page(browser: Browser) -> Iterator[NewPage]:
-    """Opens pages of the test's own."""
+    """Opens pages for one test."""
     with checked_pages(browser) as opened:
         yield opened
 
 
 @contextmanager
 def checked_pages(browser: Browser) -> Iterator[NewPage]:
-    """Opens pages on which nothing may go wrong unseen: no error, no refusal by the policy."""
+    """Open pages; fail on any error, dialog, warning or violation of the CSP."""
     contexts = []
-    wrong: list[str] = []
+    problems: list[str] = []
 
     def opened(**options: Any) -> Page:
         context = browser.new_context(
@@ -79,29 +80,29 @@ def checked_pages(browser: Browser) -> Iterator[NewPage]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: _refuse(wrong, dialog))
-        page.on("console", lambda said: _note(wrong, said.type, said.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: _refuse(problems, dialog))
+        page.on("console", lambda message: _record(problems, message.type, message.text))
         return page
 
     yield opened
     for context in contexts:
         context.close()
-    assert not wrong
+    assert not problems
 
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
-    """A page as on a desk."""
+    """A page in a desktop window."""
     return new_page()
 
 
-def _refuse(wrong: list[str], dialog: Dialog) -> None:
-    wrong.append(f"a dialog: {dialog.message}")
+def _refuse(problems: list[str], dialog: Dialog) -> None:
+    problems.append(f"a dialog: {dialog.message}")
     dialog.dismiss()
 
 
-def _note(wrong: list[str], kind: str, words: str) -> None:
-    # A hub that is away or refuses is what some tests are about; the browser logs each time.
-    if kind in ("error", "warning") and "Failed to load resource" not in words:
-        wrong.append(words)
+def _record(problems: list[str], kind: str, text: str) -> None:
+    # Some tests are about a hub that is gone or refuses: Chromium logs each such request.
+    if kind in ("error", "warning") and "Failed to load resource" not in text:
+        problems.append(text)

@@ -21,7 +21,7 @@ _MINUTES_IDLE = 12
 
 
 def report_fleet(hub: ThreadedHub) -> None:
-    """Let the whole lab report to a hub, and wait until it has judged it."""
+    """Report the whole fleet to a hub, and wait until every state is as expected."""
     hub.report(*_idle_for_minutes(_first()), token=hub.join("id-of-gpu01", "gpu01"))
     hub.join_and_report(_report(_a100(0), _a100(1), node="gpu02", labels={"rack": "a"}))
     hub.join_and_report(_report(_broken(), _ghost(), _closed(), node="gpu03", labels={"rack": "b"}))
@@ -31,17 +31,17 @@ def report_fleet(hub: ThreadedHub) -> None:
 
 
 def hub_with_nodes(folder: Path, nodes: int) -> ThreadedHub:
-    """A hub with so many nodes, each with a GPU that somebody of its own is on."""
+    """Return a hub with this many nodes of one GPU, each used by a different user."""
     source = ScriptedSource()
     for at in range(nodes):
-        on_it = gpu(0, uuid=f"GPU-{at}", processes=(process(user=f"user{at}"),))
-        report = _report(on_it, node=f"gpu{at:03}")
+        used = gpu(0, uuid=f"GPU-{at}", processes=(process(user=f"user{at}"),))
+        report = _report(used, node=f"gpu{at:03}")
         source.put(Delivery(source=source.name, target=report.name, result=report))
     return ThreadedHub(folder, [source])
 
 
 def state_counts(hub: ThreadedHub) -> dict[str, int]:
-    """How many GPUs of each state the hub itself tells."""
+    """Return the hub's own count of GPUs per state."""
     summary = hub.fleet().summary
     return {state: getattr(summary, state) for state in COUNTS}
 
@@ -106,7 +106,7 @@ def _report(*gpus: Gpu, **fields: Any) -> Snapshot:
 
 
 def _idle_for_minutes(gpus: tuple[Gpu, ...]) -> list[Snapshot]:
-    """Reports of the same, a minute apart: long enough for what idles to be held."""
+    """Return equal reports a minute apart: long enough for an idle process to count as held."""
     now = time.time()
     return [
         _report(

@@ -1,4 +1,4 @@
-"""A fleet with a past of three hours: who had what, who was idle, and a node that was away."""
+"""A fleet with three hours of history: users, an idle holder, and an outage of a node."""
 
 import time
 from typing import Any
@@ -15,39 +15,39 @@ from tests.server.threaded_hub import ThreadedHub
 HOURS = 3
 COMMAND = "python train.py --large"
 _STEPS = HOURS * 60
-_AWAY = range(60, 90)
-"""So many minutes ago the second node was not heard."""
+_OUTAGE = range(60, 90)
+"""Minutes ago in which the second node did not report."""
 
 
 def report_history(hub: ThreadedHub) -> None:
-    """Let two nodes tell what they saw, and wait until it is written down."""
+    """Report the history of two nodes, and wait until it can be queried."""
     now = time.time()
     hub.report(
         *[_first(now, ago) for ago in range(_STEPS, -1, -1)],
         token=hub.join("id-of-gpu01", "gpu01"),
     )
     hub.report(
-        *[_second(now, ago) for ago in range(_STEPS, -1, -1) if ago not in _AWAY],
+        *[_second(now, ago) for ago in range(_STEPS, -1, -1) if ago not in _OUTAGE],
         token=hub.join("id-of-gpu02", "gpu02"),
     )
     wait_until(lambda: _rows(hub) == 4)
 
 
 def latest_snapshot() -> Snapshot:
-    """What the first node says now."""
+    """Return a snapshot of the first node, taken now."""
     return _first(time.time(), 0)
 
 
 def _rows(hub: ThreadedHub) -> int:
-    answer = hub.request("GET", "/api/v1/history/strips?since=3h&columns=60")
-    if answer.status != 200:
+    response = hub.request("GET", "/api/v1/history/strips?since=3h&columns=60")
+    if response.status != 200:
         return 0
-    told = msgspec.json.decode(answer.body, type=Strips)
-    return sum(bool(row.runs) for row in told.rows)
+    strips = msgspec.json.decode(response.body, type=Strips)
+    return sum(bool(row.runs) for row in strips.rows)
 
 
 def _first(now: float, ago: int) -> Snapshot:
-    """Alice on both GPUs until an hour ago; then bob on one of them, who does nothing."""
+    """Alice on both GPUs until an hour ago; then bob on one of them, idle."""
     if ago >= 60:
         gpus = tuple(_worked(index, _of("alice", now)) for index in (0, 1))
     else:

@@ -1,4 +1,4 @@
-"""The views of the lab, and how each is known to be drawn."""
+"""The views of the page, and a selector by which each is known to be rendered."""
 
 from playwright.sync_api import Page, expect
 
@@ -16,17 +16,17 @@ VIEWS = {
     "sign in": ("signin", "input[type=password]"),
     "set-up": ("setup", "text=Create token"),
 }
-"""By name: the address, and what is there once it is drawn."""
+"""Name -> address, and a selector that matches once the view is rendered."""
 
 
 def open_view(page: Page, hub: ThreadedHub, name: str) -> None:
-    """Open a view, and wait until it is drawn."""
-    address, drawn = VIEWS[name]
+    """Open a view, and wait until it is rendered."""
+    address, selector = VIEWS[name]
     page.goto(f"{hub.url}/#/{address}")
-    expect(page.locator(drawn).first).to_be_visible()
+    expect(page.locator(selector).first).to_be_visible()
 
 
 def fits_viewport(page: Page) -> bool:
-    """Whether nothing has to be scrolled sideways."""
+    """Whether the page needs no horizontal scrolling."""
     inside: bool = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     return inside

@@ -12,7 +12,7 @@ from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
 
 
 class LoopbackResponse(NamedTuple):
-    """What came back: all of it."""
+    """A complete response."""
 
     status: int
     headers: dict[str, str]
@@ -21,18 +21,18 @@ class LoopbackResponse(NamedTuple):
 
 @contextmanager
 def serve_app(app: AsgiApp, tls: TlsFiles | None = None) -> Iterator[int]:
-    """Serve the app from a thread of its own; its port."""
+    """Serve the app in a thread; yield its port."""
     listening = bind_socket("127.0.0.1", 0)
     loop = asyncio.new_event_loop()
     task = loop.create_task(serve(app, [listening], tls))
 
-    def live() -> None:
+    def run_loop() -> None:
         try:
             loop.run_until_complete(asyncio.wait([task]))
         finally:
             loop.close()
 
-    thread = threading.Thread(target=live)
+    thread = threading.Thread(target=run_loop)
     thread.start()
     try:
         yield listening.getsockname()[1]
@@ -43,7 +43,7 @@ def serve_app(app: AsgiApp, tls: TlsFiles | None = None) -> Iterator[int]:
 
 
 def send_raw_request(port: int, *headers: str, request: str = "GET / HTTP/1.1") -> LoopbackResponse:
-    """Send exactly these lines, and read until the other end closes."""
+    """Send exactly these lines, and read until the server closes the connection."""
     lines = [request, *headers, "Connection: close", "", ""]
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall("\r\n".join(lines).encode("latin-1"))

@@ -25,7 +25,7 @@ FAST_SETTINGS = {"hub.stream_interval": "0.1s", "hub.remember_interval": "1s"}
 
 
 class ThreadedHub:
-    """Runs in a thread of its own until `stop`; settings are as in a file, by their names."""
+    """Runs in a thread until `stop`; settings by their names, with `__` for the dot."""
 
     def __init__(self, folder: Path, sources: Sequence[Source] = (), **settings: Any) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class ThreadedHub:
         self.url = self.server.url
         self._loop = asyncio.new_event_loop()
         self._task = self._loop.create_task(self.server.run())
-        self._thread = threading.Thread(target=self._live, name="hub")
+        self._thread = threading.Thread(target=self._run_loop, name="hub")
         self._thread.start()
         wait_until(lambda: self.server.hub.ready or self._task.done())
 
@@ -47,23 +47,23 @@ class ThreadedHub:
         self.stop()
 
     def stop(self) -> None:
-        """End it as a signal would; nothing of it stays."""
+        """Stop it as a signal would, and close everything."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
             self._thread.join()
             self.server.close()
 
     def token(self, role: Literal["viewer", "admin", "join"], **limits: Any) -> str:
-        """A new token, known to the hub when this returns."""
+        """Add a token, which the hub accepts when this returns."""
         secret = self.server.credentials.tokens.add(role, **limits).secret
         self.server.credentials.refresh()
         return secret
 
     def join(self, node_id: str, name: str, join_token: str | None = None) -> str:
-        """A node's own token, for this join token or one that is used up with it."""
+        """Join a node, by default with a new join token; return the node's own token."""
         token = join_token or self.token("join", max_uses=1)
-        wanted = {"node_id": node_id, "name": name}
-        response = self.request_json("POST", "/api/v1/join", wanted, token=token)
+        body = {"node_id": node_id, "name": name}
+        response = self.request_json("POST", "/api/v1/join", body, token=token)
         assert response.status == 200, response
         return decode_join_token(response.body)
 
@@ -76,7 +76,7 @@ class ThreadedHub:
         token: str | None = None,
         **headers: str,
     ) -> Response:
-        """One question on a connection of its own."""
+        """Send one request on a new connection."""
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         pin = self.server.fingerprint
         with closing(HubConnection(self.url, token=token, fingerprint=pin)) as connection:
@@ -85,34 +85,34 @@ class ThreadedHub:
     def request_json(
         self, method: str, path: str, value: Any, *, token: str | None = None
     ) -> Response:
-        """The same with JSON."""
+        """Send one request with a JSON body."""
         body = msgspec.json.encode(value)
         return self.request(method, path, body, token=token, Content_Type="application/json")
 
     def report(self, *snapshots: Snapshot, token: str, sent_at: float | None = None) -> Response:
-        """What a node sends of itself, the oldest first."""
+        """Send a report of these snapshots, oldest first, as a node does."""
         body = encode_report_json(snapshots, sent_at or snapshots[-1].taken_at)
         return self.request(
             "POST", REPORTS_PATH, body, token=token, Content_Type="application/json"
         )
 
     def join_and_report(self, *snapshots: Snapshot) -> str:
-        """Let a node join and report; its token."""
+        """Join a node and send its report; return its token."""
         token = self.join(snapshots[0].node_id, snapshots[0].name)
         response = self.report(*snapshots, token=token)
         assert response.status == 200, response
         return token
 
     def wait_until_published(self) -> None:
-        """Wait until all that was heard is told."""
+        """Wait until every received report has been published to subscribers."""
         wait_until(lambda: not self.server.hub.fleet._dirty)
 
     def fleet(self) -> FleetView:
-        """What it believes now."""
+        """Return its current view of the fleet."""
         with closing(HubClient(self.url)) as client:
             return client.fleet()
 
-    def _live(self) -> None:
+    def _run_loop(self) -> None:
         try:
             self._loop.run_until_complete(asyncio.wait([self._task]))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
@@ -122,7 +122,7 @@ class ThreadedHub:
 
 
 def error_code(response: Response) -> str:
-    """The code of a refusal, which has the one shape of all errors."""
+    """Return the code of an error response; check that it has the common shape."""
     assert response.headers["content-type"] == "application/json"
     fields = msgspec.json.decode(response.body)
     assert set(fields) == {"error"}

@@ -21,6 +21,7 @@ def sim_lib(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "driver"
     folder.mkdir(exist_ok=True)
+    # The folder is shared by all xdist workers: the first one compiles, the others wait.
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         build(folder)
@@ -29,7 +30,7 @@ def sim_lib(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def simulated(sim_lib: Path, tmp_path: Path) -> Simulated:
-    """Play a scenario: returns the environment for a program; called again, the machine changes."""
+    """Write a scenario and return the environment for programs; call it again to change it."""
     path = tmp_path / "scenario"
 
     def play(scenario: Scenario) -> dict[str, str]:

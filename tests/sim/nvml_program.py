@@ -1,4 +1,4 @@
-"""A running program that uses unmodified nvidia-ml-py, and executes commands line by line."""
+"""A subprocess with unmodified nvidia-ml-py that evaluates expressions line by line."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def gpu(index):
 
 for line in sys.stdin:
     try:
-        answer = {"value": eval(line)}
+        result = {"value": eval(line)}
     except N.NVMLError as error:
-        answer = {"error": error.value}
-    print(json.dumps(answer, default=plain), flush=True)
+        result = {"error": error.value}
+    print(json.dumps(result, default=plain), flush=True)
 """
 
 
 class NvmlFailed(Exception):
-    """The driver answered with an error code."""
+    """The driver returned an error code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"NVML error {code}")
@@ -72,29 +72,29 @@ class NvmlProgram:
         self.process.communicate()
 
     def send(self, expression: str) -> None:
-        """Have it evaluate this, without waiting."""
+        """Send an expression, without waiting for its result."""
         assert self.process.stdin is not None
         self.process.stdin.write(expression + "\n")
         self.process.stdin.flush()
 
     def receive(self) -> Any:
-        """The next answer."""
+        """Return the next result; raise `NvmlFailed` for an NVML error."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             raise AssertionError(f"the program ended: {self.process.communicate()[1]}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise NvmlFailed(answer["error"])
-        return answer["value"]
+        result = json.loads(line)
+        if "error" in result:
+            raise NvmlFailed(result["error"])
+        return result["value"]
 
     def evaluate(self, expression: str) -> Any:
-        """Evaluate this there and return the answer."""
+        """Evaluate an expression and return its result."""
         self.send(expression)
         return self.receive()
 
     def error_code(self, expression: str) -> int:
-        """The error code that this answers; 0 when all is well."""
+        """Return the NVML error code of an expression; 0 for success."""
         try:
             self.evaluate(expression)
         except NvmlFailed as failed:
@@ -102,6 +102,6 @@ class NvmlProgram:
         return 0
 
     def is_silent(self, seconds: float) -> bool:
-        """Whether no answer comes in this time."""
+        """Whether no result comes within `seconds`."""
         assert self.process.stdout is not None
         return not select.select([self.process.stdout], [], [], seconds)[0]

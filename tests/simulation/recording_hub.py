@@ -17,7 +17,7 @@ JOIN_TOKEN = "join-me"
 
 
 class RecordingHub:
-    """Takes every report, unless `statuses` and `join_statuses` say how to answer the next."""
+    """Accepts every report, unless `statuses` or `join_statuses` has a status for the next."""
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
@@ -76,6 +76,8 @@ def error_body(message: str) -> bytes:
 
 
 class _Server(uvicorn.Server):
+    """A server that leaves the signal handlers of the test process alone."""
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -103,7 +105,7 @@ def _server(hub: RecordingHub) -> _Server:
 
 @asynccontextmanager
 async def serve_hub(hub: RecordingHub, listener: socket.socket) -> AsyncIterator[None]:
-    """The hub on this socket until the block ends; then its connections are cut."""
+    """Serve the hub on this socket; close its connections when the block ends."""
     server = _server(hub)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
@@ -115,7 +117,7 @@ async def serve_hub(hub: RecordingHub, listener: socket.socket) -> AsyncIterator
 
 @contextmanager
 def serve_hub_in_thread(hub: RecordingHub) -> Iterator[str]:
-    """The hub in a thread of its own, for programs; its address."""
+    """Serve the hub in a thread, for subprocesses; yield its URL."""
     with open_listener() as listener:
         server = _server(hub)
         thread = threading.Thread(

@@ -1,4 +1,4 @@
-"""Messages of cluster-smi's nodes, made as its Go programs make them."""
+"""Messages of cluster-smi nodes, as its Go programs encode them."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ GIB = 1 << 30
 
 
 def process(pid: int = 4711, **fields: Any) -> dict[str, Any]:
-    """A training of alice's with 2 GiB, for an hour."""
+    """A training process of alice with 2 GiB, running for an hour."""
     usual: dict[str, Any] = {
         "Pid": pid,
         "UsedGpuMemory": 2 * GIB,
@@ -37,7 +37,7 @@ def device(index: int = 0, **fields: Any) -> dict[str, Any]:
 
 
 def node(*devices: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """A node of 2019 that has run for ten days."""
+    """A node of the 2019 version, up for ten days."""
     usual: dict[str, Any] = {
         "Name": "gpu01",
         "Devices": list(devices) or None,
@@ -49,12 +49,12 @@ def node(*devices: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def node_of_2018(*names: str) -> dict[str, Any]:
-    """A node that knows neither times nor processes."""
+    """A node of the 2018 version, which sends neither times nor processes."""
     known = ("Id", "Name", "Utilization", "MemoryUtilization")
-    told = [device(at, Name=name) for at, name in enumerate(names)]
-    return {"Name": "old01", "Devices": [{key: one[key] for key in known} for one in told]}
+    devices = [device(at, Name=name) for at, name in enumerate(names)]
+    return {"Name": "old01", "Devices": [{key: one[key] for key in known} for one in devices]}
 
 
 def encode_message(value: Any) -> bytes:
-    """What goes over the wire."""
+    """Encode a message as it is sent."""
     return msgspec.msgpack.encode(value)

@@ -1,4 +1,4 @@
-"""The other ends of ZeroMQ, as the programs of cluster-smi are: a node, a router, a client."""
+"""ZeroMQ peers that behave like the programs of cluster-smi: a node, a router, a client."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,21 +13,21 @@ SECONDS = 10.0
 
 
 class ZeromqNode:
-    """Pushes messages to a port; by `address` it can be another machine's."""
+    """Pushes messages to a port, from the local address `address` if given."""
 
     def __init__(self, to: str, address: str | None = None) -> None:
         self._context = zmq.Context[zmq.Socket[bytes]]()
         self._socket = self._context.socket(zmq.PUSH)
-        self._socket.set(zmq.SNDHWM, 0)
+        self._socket.set(zmq.SNDHWM, 0)  # unlimited: `push` never blocks
         place = to.removeprefix("tcp://")
         self._socket.connect(f"tcp://{address}:0;{place}" if address else to)
 
     def push(self, *frames: bytes) -> None:
-        """One message."""
+        """Send one message."""
         self._socket.send_multipart(frames)
 
     def close(self) -> None:
-        """Send what is left, and go."""
+        """Send what is queued, and close."""
         self._context.destroy(linger=1000)
 
     def __enter__(self) -> Self:
@@ -38,36 +38,36 @@ class ZeromqNode:
 
 
 class ZeromqRouter:
-    """Answers every request with what `answer` gives, as cluster-smi-router does."""
+    """Responds to every request with what `response` returns, as cluster-smi-router does."""
 
     def __init__(
         self, response: Callable[[], list[bytes]], port: int = 0, nodes_port: int = 0
     ) -> None:
         self.requests: list[bytes] = []
         self.pushed: list[bytes] = []
-        self._answer = response
+        self._response = response
         self._context = zmq.Context[zmq.Socket[bytes]]()
         self._clients = self._context.socket(zmq.ROUTER)
         self._nodes = self._context.socket(zmq.PULL)
-        self.clients_port = _bound(self._clients, port)
-        self.nodes_port = _bound(self._nodes, nodes_port)
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._live)
+        self.clients_port = _bind(self._clients, port)
+        self.nodes_port = _bind(self._nodes, nodes_port)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
-    def _live(self) -> None:
-        while not self._ending.is_set():
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
             if self._clients.poll(5):
-                asker, empty, sent_text = self._clients.recv_multipart()
-                self.requests.append(sent_text)
-                self._clients.send_multipart([asker, empty, *self._answer()])
+                client, empty, request = self._clients.recv_multipart()
+                self.requests.append(request)
+                self._clients.send_multipart([client, empty, *self._response()])
             if self._nodes.poll(5):
                 self.pushed.append(self._nodes.recv())
 
     def close(self) -> None:
-        """Be gone."""
+        """Stop; may be called twice."""
         if self._thread.is_alive():
-            self._ending.set()
+            self._stopping.set()
             self._thread.join()
             self._context.destroy(linger=0)
 
@@ -79,7 +79,7 @@ class ZeromqRouter:
 
 
 class ZeromqClient:
-    """Sends frames to a port that answers, as whatever socket it likes to be."""
+    """Sends frames to a port that responds, from a socket of any kind."""
 
     def __init__(self, to: str, kind: int = zmq.REQ) -> None:
         self._context = zmq.Context[zmq.Socket[bytes]]()
@@ -87,15 +87,15 @@ class ZeromqClient:
         self._socket.connect(to)
 
     def send(self, *frames: bytes) -> None:
-        """Send this, and wait for nothing."""
+        """Send one message, without waiting for the response."""
         self._socket.send_multipart(frames)
 
     def receive(self, seconds: float = SECONDS) -> list[bytes] | None:
-        """What comes back, if anything does."""
+        """Return the next message, or `None` after `seconds`."""
         return self._socket.recv_multipart() if self._socket.poll(int(seconds * 1000)) else None
 
     def request(self, *frames: bytes) -> bytes:
-        """Ask as cluster-smi does; the answer."""
+        """Send a request, by default the one of cluster-smi; return the response."""
         self.send(*(frames or (bytes.fromhex("81a84964656e74697479a552455120"),)))
         response = self.receive()
         assert response is not None, "not answered"
@@ -103,7 +103,7 @@ class ZeromqClient:
         return response[0]
 
     def close(self) -> None:
-        """Send what is left, and go."""
+        """Send what is queued, and close."""
         self._context.destroy(linger=1000)
 
     def __enter__(self) -> Self:
@@ -113,7 +113,7 @@ class ZeromqClient:
         self.close()
 
 
-def _bound(socket: zmq.Socket[bytes], port: int) -> int:
+def _bind(socket: zmq.Socket[bytes], port: int) -> int:
     socket.set(zmq.LINGER, 0)
     if port:
         socket.bind(format_endpoint("127.0.0.1", port))
@@ -123,6 +123,6 @@ def _bound(socket: zmq.Socket[bytes], port: int) -> int:
 
 @contextmanager
 def running_router(nodes: Callable[[], bytes]) -> Iterator[ZeromqRouter]:
-    """A router that tells these nodes."""
+    """Run a router that responds with these nodes."""
     with ZeromqRouter(lambda: [nodes()]) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""What nvgpu's agents answer, small enough to be changed by a test."""
+"""Responses of nvgpu agents, built from small parts that tests change."""
 
 from typing import Any
 
@@ -32,19 +32,19 @@ SHARED = IDLE | {
 
 
 def read_status(*gpus: Any, hostname: Any = "gpu01") -> Snapshot:
-    """A node with these GPUs, as it is read."""
+    """Decode the status of a node with these GPUs."""
     body = msgspec.json.encode({"hostname": hostname, "gpus": gpus})
     return decode_gpu_status(body, NOON)
 
 
 def read_gpu(**fields: Any) -> Gpu:
-    """An idle GPU but for these fields, as it is read."""
+    """Decode the status of an idle GPU with these fields changed."""
     (found,) = read_status(IDLE | fields).gpus
     return found
 
 
 def node_views(*snapshots: Snapshot, now: float = NOON) -> tuple[NodeView, ...]:
-    """What a hub makes of these."""
+    """Return the nodes of a fleet that received these snapshots."""
     fleet = FleetState()
     for each in snapshots:
         fleet.apply(each, each.taken_at)

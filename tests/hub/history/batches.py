@@ -76,7 +76,7 @@ def series_row(start: int, *, grain: int = 10, number: int = 1, busy: float = 50
 
 
 def pack_rows(*rows: Sequence[float], seconds: float = 10.0) -> bytes:
-    """Rows one after another, each with these as its least, its mean and its most."""
+    """Pack rows, each with the same values as minimum, mean and maximum."""
     values = np.array([[row] * 3 for row in rows], np.float32)
     gpu_count = (values.shape[2] - figure_count(0)) // len(GPU_COLUMNS)
     every = np.full(len(rows), seconds)
@@ -84,7 +84,7 @@ def pack_rows(*rows: Sequence[float], seconds: float = 10.0) -> bytes:
 
 
 def numbered_batch(number: int) -> WriteBatch:
-    """A batch that can be told from others in every table."""
+    """A batch whose rows differ from those of other numbers in every table."""
     at = float(DAY + 10 * number)
     return WriteBatch(
         nodes=[node()],

@@ -11,14 +11,14 @@ from tests.postgres import Postgres, postgres_server
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """A server of PostgreSQL; a test that stops it starts it again."""
+    """A PostgreSQL server; a test that stops it must start it again."""
     with postgres_server() as server:
         yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A place for a history, in a file and on a server."""
+    """The path or URL of an empty history database: SQLite, then PostgreSQL."""
     if request.param == "sqlite":
         yield str(tmp_path / "state" / "history.db")
     else:

@@ -14,7 +14,7 @@ from tests.builders import NOON
 
 
 class InMemoryHistory:
-    """All that was put, by its key."""
+    """Every row that was put, by its key."""
 
     def __init__(self) -> None:
         self.batches: list[WriteBatch] = []
@@ -72,7 +72,7 @@ class InMemoryHistory:
         return sorted(mine, key=lambda one: one.start)
 
     def series(self, grain_seconds: int = 10) -> list[SeriesRow]:
-        """One for each grain of which anything is known."""
+        """Return one row per grain that has data, whatever rows it was stored in."""
         mine = [one for one in self._series.values() if one.grain_seconds == grain_seconds]
         parts = [
             slice_row_at(row, start)
@@ -96,7 +96,7 @@ class InMemoryHistory:
 
 
 class RecordedFleet:
-    """A fleet and its history; a hub that is killed and started again goes on from what is kept."""
+    """A fleet with a history recorder, which can be restarted on what was stored."""
 
     def __init__(
         self, stored: InMemoryHistory | None = None, fleet: FleetState | None = None
@@ -113,10 +113,10 @@ class RecordedFleet:
         return change
 
     def restart(self) -> "RecordedFleet":
-        """What comes after a `kill -9`: only what was put is known, and what the fleet believes."""
+        """Restart after a `kill -9`: only the stored rows and the fleet's state remain."""
         return RecordedFleet(self.stored, self.fleet)
 
 
 def relative_times(rows: Iterable[Any]) -> list[tuple[float, float | None]]:
-    """From when to when, in seconds after noon."""
+    """Return start and end of each row, in seconds after `NOON`."""
     return [(one.start - NOON, None if one.end is None else one.end - NOON) for one in rows]

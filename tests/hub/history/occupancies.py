@@ -30,7 +30,7 @@ def occupancy(
     peak_gib: float | None = 60.0,
     slurm_job: str | None = None,
 ) -> Occupancy:
-    """From `start` hours after the beginning on; for no hours, it has gone on for two."""
+    """Return an occupancy from `start` hours after `START`; `hours=None`: open, for two hours."""
     seconds = (2.0 if hours is None else hours) * HOUR
     return Occupancy(
         holder=Holder(pid=pid, user=user, name="python", command=command, slurm_job=slurm_job),

@@ -30,7 +30,7 @@ class ReportingNode:
         self.recorded.take(taken, NOON + second)
 
     def report_every_second(self, start: float, end: float, *gpus: Gpu, **fields: Any) -> None:
-        """A report every second."""
+        """Report every second from `start` until before `end`."""
         second = start
         while second < end:
             self.report(second, *gpus, **fields)

@@ -1,4 +1,4 @@
-"""A hub that is restarted, and agents that resend what it did not acknowledge as kept."""
+"""A hub that is restarted, and agents that resend what it did not acknowledge as durable."""
 
 import contextlib
 import random
@@ -29,12 +29,13 @@ from fleet_smi.node.spool import Spool
 from fleet_smi.wire.report import Receipt
 from tests.machines import wait_until
 
-# A report that is sent again is a moment off: by so much of an interval at most.
-_OFF = 0.01
+# A resent report is received at a slightly different time: off by at most this fraction of an
+# interval.
+_JITTER = 0.01
 
 
 class DelayedWriter:
-    """A keeper who is one batch behind: what a hub that is killed had not written yet."""
+    """Holds back the last batch, which is lost when the hub is killed."""
 
     def __init__(self, writer: HistoryWriter) -> None:
         self._writer = writer
@@ -61,9 +62,9 @@ class DelayedWriter:
 
 
 class RestartingHub:
-    """One hub after the other on one history and one memory, with a clock of their own.
+    """A succession of hubs on one history and one node store, with a simulated clock.
 
-    At one of so many snapshots it `ends`: it is stopped, or killed.
+    Each received snapshot stops or kills it with `restart_probability`.
     """
 
     def __init__(
@@ -83,14 +84,14 @@ class RestartingHub:
         self._begin()
 
     def receive(self, snapshots: Sequence[Snapshot]) -> Receipt:
-        """What a hub does with a report; raise `Unreachable` where it ends meanwhile."""
+        """Apply a report as a hub does; raise `Unreachable` if it restarts meanwhile."""
         for one in snapshots:
             if self._chance.random() < self._ends:
                 self.restart(killed=self._chance.random() < 0.5)
                 raise Unreachable("the hub ended")
             self.now = max(self.now, one.taken_at)
-            off = self._chance.uniform(0, _OFF) * (one.interval_seconds or 0.0)
-            change = self._fleet.apply(one, one.taken_at + off)
+            jitter = self._chance.uniform(0, _JITTER) * (one.interval_seconds or 0.0)
+            change = self._fleet.apply(one, one.taken_at + jitter)
             if change is not None:
                 self._history.record(change)
                 if change.is_late:
@@ -98,23 +99,23 @@ class RestartingHub:
         return Receipt(hub=self.instance_id, kept=self._keeping.durable_sequence(snapshots[-1]))
 
     def has_node(self, snapshot: Snapshot) -> bool:
-        """Whether its node was ever heard."""
+        """Whether its node has ever reported."""
         return self._fleet.node(snapshot.node_id, self.now) is not None
 
     def poll(self, snapshot: Snapshot) -> None:
-        """Hear one node by another way, if it does not end meanwhile."""
+        """Receive a snapshot over a polled source, which does not resend it."""
         with contextlib.suppress(Unreachable):
             self.receive([snapshot])
 
     def tick(self) -> None:
-        """What it does from time to time."""
+        """Run the periodic work: history, then checkpoints."""
         self._history.tick(self.now)
         self._wait()
         self._keeping.mark_dirty(self._fleet.take_dirty())
         self._keeping.run_slot()
 
     def restart(self, *, killed: bool = False) -> None:
-        """End, or be killed, and begin again with what is on the disk."""
+        """Stop, or be killed, and start again from what is on disk."""
         if not killed:
             self._keeping.mark_dirty(self._fleet.take_dirty())
             self._keeping.flush()
@@ -127,14 +128,14 @@ class RestartingHub:
         self._begin()
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all files."""
         self._writer.close()
         self._memory.close()
         self._store.close()
         self._engine.dispose()
 
     def query_service(self) -> HistoryService:
-        """Who is asked, with all written."""
+        """Return the query service, once everything is written."""
         self._keeper.flush()
         self._wait()
         return HistoryService(
@@ -156,42 +157,42 @@ class RestartingHub:
         self._history.restore()
 
     def _wait(self) -> None:
-        """Let those who write come after: an interval is long."""
+        """Wait for the writer threads: the simulated clock runs far ahead of them."""
         wait_until(lambda: self._writer.last_written == self._writer.last_queued)
         wait_until(lambda: self._memory.durable_batch == self._memory.last_batch)
 
 
 class InProcessSession(HubSession):
-    """A line to a hub in this process, as long as it is `up`; it breaks when that hub ends."""
+    """A session with a hub in this process while `is_up`; it breaks when the hub restarts."""
 
     def __init__(self, hub: RestartingHub) -> None:
         self.is_up = True
         self._hub = hub
-        self._life = hub.instance_id
+        self._instance_id = hub.instance_id
         self._decoder = msgspec.msgpack.Decoder(Snapshot)
 
     def send_report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
-        before, self._life = self._life, self._hub.instance_id
-        if not self.is_up or before != self._life:
-            raise Unreachable(f"nobody hears {name}")
+        before, self._instance_id = self._instance_id, self._hub.instance_id
+        if not self.is_up or before != self._instance_id:
+            raise Unreachable(f"no hub for {name}")
         return self._hub.receive([self._decoder.decode(each) for each in snapshots])
 
     def close(self) -> None:
-        """There is nothing to hang up."""
+        """There is no connection to close."""
 
 
 class InProcessAgent:
-    """An agent and its line."""
+    """An agent with its session and spool."""
 
     def __init__(self, hub: RestartingHub, folder: Path) -> None:
         self.session = InProcessSession(hub)
         self._outlet = PushOutlet(self.session, ReportBuffer(Spool(str(folder))))
 
     def report(self, snapshot: Snapshot) -> None:
-        """Send this, after all that it kept; or keep it."""
+        """Send a snapshot after all buffered ones, or buffer it."""
         with contextlib.suppress(Unreachable):
             self._outlet.deliver(snapshot)
 
     def close(self) -> None:
-        """Write down what the hub does not keep."""
+        """Spool what the hub has not stored."""
         self._outlet.close()

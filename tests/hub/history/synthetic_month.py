@@ -26,7 +26,7 @@ TimeSpan = tuple[float, float]
 
 
 class SyntheticJob(Struct, frozen=True, kw_only=True):
-    """One process, on one or more seats; in `idle` it does nothing."""
+    """One process on one or more devices; idle during `idle`."""
 
     pid: int
     user: str
@@ -35,12 +35,12 @@ class SyntheticJob(Struct, frozen=True, kw_only=True):
     idle: TimeSpan | None = None
 
     def is_busy(self, at: float) -> bool:
-        """Whether it computes at a moment in which it is there."""
+        """Whether it computes at a time at which it runs."""
         return self.idle is None or not self.idle[0] <= at < self.idle[1]
 
 
 class Outage(Struct, frozen=True):
-    """Nobody hears a node; its reports are `kept` and come later, or are lost."""
+    """A time in which the hub gets no reports; they are `buffered` and come later, or are lost."""
 
     start: float
     end: float
@@ -48,7 +48,7 @@ class Outage(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True):
-    """A stretch in which nothing changes on a seat: who is there, and whether one computes."""
+    """A time in which nothing changes on a device: its jobs, and whether one computes."""
 
     start: float
     end: float
@@ -58,7 +58,7 @@ class Segment(Struct, frozen=True):
 
 
 class SyntheticDevice(Struct, kw_only=True):
-    """A GPU or a part of one: what has a state of its own."""
+    """A GPU or a MIG instance: whatever has its own state."""
 
     uuid: str
     node: int
@@ -69,12 +69,12 @@ class SyntheticDevice(Struct, kw_only=True):
     segments: list[Segment] = []
 
     def segment_at(self, at: float) -> Segment:
-        """The stretch that a moment is in."""
+        """Return the segment that contains a time."""
         return self.segments[bisect_right(self.segments, at, key=lambda one: one.start) - 1]
 
 
 class SyntheticMonth(Struct, kw_only=True):
-    """All that truly happened from `START` to `end`; each node reports every so many seconds."""
+    """The truth from `START` to `end`, of which nodes report samples every interval."""
 
     end: float
     interval_seconds: float
@@ -82,23 +82,23 @@ class SyntheticMonth(Struct, kw_only=True):
     outages: list[list[Outage]]
 
     def gpu_seconds(self) -> dict[str, float]:
-        """What everybody had while it was heard: those who share a GPU have equal parts."""
+        """Return each user's GPU-seconds in reported time; a shared GPU is divided equally."""
         had = dict.fromkeys(USERS, 0.0)
-        for segment, weight in self._heard():
+        for segment, weight in self._reported_segments():
             users = {job.user for job in segment.jobs}
             for user in users:
                 had[user] += weight * (segment.end - segment.start) / len(users)
         return had
 
     def observed_seconds(self) -> float:
-        """For how long GPUs were heard, all together."""
-        return sum(weight * (one.end - one.start) for one, weight in self._heard())
+        """Return the total reported time of all GPUs."""
+        return sum(weight * (one.end - one.start) for one, weight in self._reported_segments())
 
     def sampling_error(self, user: str) -> float:
-        """What sampling alone makes of a user's GPU-seconds: the standard deviation.
+        """Return the standard deviation of a user's GPU-seconds that sampling alone causes.
 
-        Each end of a job is seen up to one interval late, of all its GPUs at once: the
-        difference of two such delays has a deviation of interval / sqrt(6).
+        Start and end of a job are each seen up to one interval late, on all its GPUs together:
+        the difference of two such uniform delays has a deviation of interval / sqrt(6).
         """
         seats: dict[int, float] = {}
         for seat in (one for node in self.devices for one in node):
@@ -108,7 +108,7 @@ class SyntheticMonth(Struct, kw_only=True):
         variance = sum(weight**2 for weight in seats.values()) / 6
         return float(self.interval_seconds * variance**0.5)
 
-    def _heard(self) -> Iterator[tuple[Segment, float]]:
+    def _reported_segments(self) -> Iterator[tuple[Segment, float]]:
         for seat in (one for node in self.devices for one in node):
             for segment in seat.segments:
                 if segment.reported:
@@ -116,7 +116,7 @@ class SyntheticMonth(Struct, kw_only=True):
 
 
 class SyntheticSample(Struct, frozen=True):
-    """What a node saw, and the outage in which it did."""
+    """A snapshot of a node, and the outage that it falls into, if any."""
 
     node: int
     snapshot: Snapshot
@@ -131,9 +131,9 @@ def make_month(
     time_scale: float = 1.0,
     seed: int = 1,
 ) -> SyntheticMonth:
-    """GPUs of so many nodes, 100 on 13; two of the last node's are split in two.
+    """Generate a month: 100 GPUs on 13 nodes; two of the last node have two MIG instances.
 
-    `stretched`, all that happens lasts so many times as long.
+    `time_scale` makes every job and outage that many times as long.
     """
     chance = random.Random(seed)
     end = START + days * DAY
@@ -150,7 +150,7 @@ def make_month(
 
 
 def samples(month: SyntheticMonth, seed: int = 2) -> Iterator[list[SyntheticSample]]:
-    """What the nodes see, an interval at a time; of an outage that nobody tells of, nothing."""
+    """Yield the samples of all nodes, interval by interval, without those that are lost."""
     chance = random.Random(seed)
     pace = month.interval_seconds
     nodes = [_Node(month, number) for number in range(len(month.devices))]
@@ -158,12 +158,12 @@ def samples(month: SyntheticMonth, seed: int = 2) -> Iterator[list[SyntheticSamp
     for step in range(int((month.end - START) / pace)):
         at = START + step * pace
         delays = [phase + chance.uniform(0, 0.05 * pace) for phase in phases]
-        seen = [node.look(step, at + late) for node, late in zip(nodes, delays, strict=True)]
+        seen = [node.sample(step, at + late) for node, late in zip(nodes, delays, strict=True)]
         yield [one for one in seen if one.outage is None or one.outage.buffered]
 
 
 class _Node:
-    """One node as it sees itself: what is like before is not made again."""
+    """One node's samples; GPUs are built again only when something changed."""
 
     def __init__(self, month: SyntheticMonth, number: int) -> None:
         self._number, self._pace = number, month.interval_seconds
@@ -171,7 +171,7 @@ class _Node:
         self._cards: tuple[Gpu, ...] = ()
         self._until = START
 
-    def look(self, step: int, at: float) -> SyntheticSample:
+    def sample(self, step: int, at: float) -> SyntheticSample:
         if at >= self._until:
             now = {seat.uuid: seat.segment_at(at) for seat in self._seats}
             self._cards = tuple(_cards(self._seats, now))
@@ -207,7 +207,7 @@ def _seats(node: int, *, last: bool) -> list[SyntheticDevice]:
 
 
 def _fill(seats: Sequence[SyntheticDevice], end: float, hour: float, chance: random.Random) -> None:
-    """Give the seats of a node jobs until the month is over."""
+    """Fill the devices of a node with jobs until the end of the month."""
     split = {seat.parent for seat in seats}
     free_at = {seat.uuid: START for seat in seats if seat.uuid not in split}
     by_uuid = {seat.uuid: seat for seat in seats}
@@ -237,13 +237,13 @@ def _job(pid: int, start: float, end: float, chance: random.Random) -> Synthetic
 
 
 def _guest(host: SyntheticJob, chance: random.Random) -> SyntheticJob:
-    """Somebody who shares a GPU for a while."""
+    """Return a job that shares a GPU with `host` for a while."""
     first, last = sorted(chance.uniform(host.start, host.end) for _ in range(2))
     return SyntheticJob(pid=host.pid + 1, user=chance.choice([*USERS]), start=first, end=last)
 
 
 def _outages(end: float, hour: float, chance: random.Random) -> list[Outage]:
-    """Some hours about once in five days, of which every other is told of later."""
+    """Return outages of some hours, about every five days; every other one is buffered."""
     found: list[Outage] = []
     at = START + chance.uniform(2, 120) * hour
     while at < end - 6 * hour:

@@ -1,4 +1,4 @@
-"""A history for tests of the routes: two hours of two nodes, reported to a real hub."""
+"""Two hours of history of two nodes, reported to a real hub."""
 
 import time
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ STEP = MINUTE
 
 
 def report_history(hub: ThreadedHub) -> float:
-    """Let bob have had a GPU of gpu01 from 90 to 30 minutes ago; gpu02 fell silent an hour ago.
+    """Report: bob on a GPU of gpu01 from 90 to 30 minutes ago; gpu02 silent for an hour.
 
-    Returns what the time is.
+    Return the current time.
     """
     now = time.time()
     for name, shots in (("gpu01", _gpu01(now)), ("gpu02", _gpu02(now))):
@@ -38,14 +38,14 @@ def _has_fallen_silent(hub: ThreadedHub, node: str) -> bool:
 
 
 def get_json(hub: ThreadedHub, path: str, **options: Any) -> Any:
-    """The answer to a question, which must be one."""
+    """Return the decoded body of a successful GET below /api/v1."""
     response = hub.request("GET", f"/api/v1/{path}", **options)
     assert response.status == 200, response
     return msgspec.json.decode(response.body)
 
 
 def error_message(response: Response) -> str:
-    """What a refusal says."""
+    """Return the message of an error response."""
     message: str = msgspec.json.decode(response.body)["error"]["message"]
     return message
 

@@ -8,6 +8,6 @@ from tests.builders import snapshot
 
 
 def snapshot_now(name: str, *gpus: Gpu, **fields: Any) -> Snapshot:
-    """A report of this moment, by a node that is not silent for hours."""
+    """A snapshot taken now, with an interval so long that the node does not become silent."""
     known: dict[str, Any] = {"taken_at": time.time(), "interval_seconds": 3600.0, "run_id": "run-1"}
     return snapshot(*gpus, node=name, **(known | fields))

@@ -1,6 +1,6 @@
 """A second, naive parser of nvidia-smi captures, to catch a wrong tag in the real one.
 
-It shares nothing with the readers: regular expressions over the raw text of each device.
+It shares no code with the parsers: regular expressions over the raw text of each device.
 """
 
 import re
@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 @dataclass
 class CaptureComparison:
-    """How the reading of one file compares."""
+    """Counts of one file: parsed, refused by name, fields compared, unknown and wrong ones."""
 
     read: int = 0
     named: int = 0
@@ -60,7 +60,7 @@ def gpu_blocks(text: str) -> list[tuple[str, str]]:
 
 
 def expected_from_xml(block: str) -> dict[str, Any]:
-    """What the text of one <gpu> says, by the name of the model's field."""
+    """Return the values in the text of one <gpu>, by the names of the model's fields."""
     fb, power = tag_body("fb_memory_usage", block), tag_body("gpu_power_readings", block)
     old = tag_body("power_readings", block)
     clocks, fastest = tag_body("clocks", block), tag_body("max_clocks", block)
@@ -167,7 +167,7 @@ def _compare_gpu(tally: CaptureComparison, where: str, gpu: Gpu, address: str, b
 
 
 def check_failure(path: Path) -> CaptureComparison:
-    """A failure is recognised by name, or is none of nvidia-smi's."""
+    """Count whether a failure is recognised by name."""
     return (
         CaptureComparison(named=1)
         if classify_failure(capture_text(path))
@@ -176,7 +176,7 @@ def check_failure(path: Path) -> CaptureComparison:
 
 
 def check_list(path: Path) -> CaptureComparison:
-    """Compare `-L` with its lines; what other commands print is refused or lists the same."""
+    """Compare `-L` with its lines; output of other commands is refused or lists the same."""
     text = capture_text(path)
     try:
         gpus = parse_list(text)
@@ -194,7 +194,7 @@ def check_list(path: Path) -> CaptureComparison:
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
-    """The commands of a text in which several are shown one after the other, and their output."""
+    """Yield the commands of a transcript of several, each with its output."""
     heads = list(re.finditer(r"^# (?:\$ )?nvidia-smi ?(.*)\n(?:#{20,}\n)?", text, re.MULTILINE))
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         end = len(text) if following is None else following.start()
@@ -202,7 +202,7 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def check_sections(path: Path) -> CaptureComparison:
-    """Parse each `-L` in a text of many commands."""
+    """Parse each `-L` in a transcript of several commands."""
     tally = CaptureComparison()
     for command, body in sections(capture_text(path)):
         if command in ("-L", "--list-gpus"):

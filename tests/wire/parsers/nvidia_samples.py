@@ -1,4 +1,4 @@
-"""Small documents of `nvidia-smi -q -x`, written by hand."""
+"""Small hand-written documents of `nvidia-smi -q -x`."""
 
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.wire.parsers.nvidia_smi import parse_xml

@@ -27,7 +27,8 @@ DOCUMENT = f"""<nvidia_smi_log><attached_gpus>1</attached_gpus>
 def run_script(
     env: Mapping[str, str], shell: list[str] | None = None, root: str = "", timeout_seconds: int = 5
 ) -> bytes:
-    """What the script prints in a shell; without the fleet-smi that these tests run in."""
+    """Run the ssh script in a shell and return its output."""
+    # Without the fleet-smi of this virtual environment, which the script would prefer.
     folders = [folder for folder in env["PATH"].split(":") if "venv" not in folder]
     return subprocess.run(
         shell or ["sh"],
@@ -48,7 +49,7 @@ def gpu_run(found: Snapshot) -> CollectorRun:
 
 
 def install_fake_nvidia_smi(folder: Path, text: str) -> dict[str, str]:
-    """An environment whose nvidia-smi is this shell script."""
+    """Install an nvidia-smi that runs this shell code; return an environment that finds it."""
     program = folder / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(0o755)
@@ -65,7 +66,7 @@ def proc_stat(pid: int, name: bytes, state: str = "S") -> bytes:
 
 
 def machine_files(pid: int, command: bytes = b"", name: bytes = b"python") -> dict[str, Content]:
-    """The files of a machine with one process; the test's own must stay readable by root."""
+    """Return the files of a machine with one process."""
     return {
         "proc/uptime": "5000.00 100.00\n",
         "proc/stat": "cpu0 1 2\nbtime 1750000000\n",
@@ -85,7 +86,7 @@ def device_files(address: str, state: str) -> dict[str, Content]:
 
 
 def install_fake_fleet_smi(folder: Path, text: str) -> dict[str, str]:
-    """An environment with this fleet-smi in it."""
+    """Install a fleet-smi that runs this shell code; return an environment that finds it."""
     env = install_fake_nvidia_smi(folder, "exit 9")
     shutil.move(folder / "nvidia-smi", folder / "fleet-smi")
     (folder / "fleet-smi").write_text(f"#!/bin/sh\n{text}\n")

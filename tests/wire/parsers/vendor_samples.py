@@ -1,4 +1,4 @@
-"""Small samples of what `amd-smi`, `rocm-smi` and `xpu-smi` print, and programs that print them."""
+"""Sample output of `amd-smi`, `rocm-smi` and `xpu-smi`, and fake programs that print it."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ def value(number: float, unit: str) -> dict[str, Any]:
 
 
 def amd_smi_outputs(pid: int) -> dict[str, str]:
-    """Subcommand -> output, of a node with one MI355X and one process on it."""
+    """Return the output per subcommand, for one MI355X with one process."""
     static = {
         "gpu": 0,
         "asic": {"market_name": "AMD Instinct MI355X", "asic_serial": f"0x{UNIQUE_ID:X}"},
@@ -65,7 +65,7 @@ def xpu_smi_outputs(pid: int) -> dict[str, str]:
 
 
 def install_program(folder: Path, name: str, outputs: Mapping[str, str] | str) -> None:
-    """Put a program into the folder that prints by its first argument; it logs its arguments."""
+    """Install a program that prints a text by its first argument and logs its arguments."""
     folder.mkdir(exist_ok=True)
     by_argument = {"*": outputs} if isinstance(outputs, str) else outputs
     cases = []
