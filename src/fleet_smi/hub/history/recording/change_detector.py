@@ -38,12 +38,15 @@ class ChangeDetector:
         return True
 
     def changed_gpus(self, change: FleetChange) -> list[Gpu] | None:
-        """The GPUs that need a new look; `None` where the set of GPUs itself changed."""
+        """The GPUs that must be compared again; `None` where the set of GPUs itself changed."""
         if change.standings.keys() != self._groups.keys():
             return None
-        changed_uuids = {turn.uuid for turn in change.transitions} | set(change.occupancy_changed)
+        changed_uuids = {transition.uuid for transition in change.transitions} | set(
+            change.occupancy_changed
+        )
         snapshot, changed = change.snapshot, []
         starts = _process_starts(snapshot)
+        # The lists match GPU by GPU: with other GPUs in the report there would be a full diff.
         for gpu, current, previous in zip(snapshot.gpus, starts, self._starts, strict=True):
             uuids = {gpu.uuid, *[instance.uuid for instance in gpu.instances]}
             if current != previous or not changed_uuids.isdisjoint(uuids):

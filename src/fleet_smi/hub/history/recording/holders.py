@@ -93,7 +93,7 @@ def _gpu_uses(
         weight=max(0.0, 1.0 - sum(weights)),
         busy_index=offsets[gpu.uuid] + BUSY_INDEX if is_whole else None,
         power_index=power_index,
-        may_be_hidden=not gpu.instances,
+        may_be_hidden=not gpu.instances,  # else it is busy because an instance is
     )
     for instance, weight in zip(gpu.instances, weights, strict=True):
         yield _device_use(
@@ -117,6 +117,7 @@ def _device_use(
     may_be_hidden: bool = True,
 ) -> DeviceUse:
     holders = [_holder(process) for process in _holding_processes(verdict.state, processes)]
+    # In a fixed order, because consecutive reports are compared pairwise.
     holders.sort(key=lambda holder: holder.pid)
     if not holders and may_be_hidden and verdict.state in _STATES_WITH_HOLDER:
         holders = [_HIDDEN_HOLDER]

@@ -31,7 +31,7 @@ class Occupant(Struct, array_like=True):
     def update_memory(self, at: float, memory_bytes: int | None) -> None:
         """Set the memory that it holds from `at` on."""
         if memory_bytes == self.memory_bytes and self.memory_since is not None:
-            return
+            return  # the usual case: the average is updated only when the memory changes
         self.pause(at)
         self.memory_bytes, self.memory_since = memory_bytes, at
         if memory_bytes is not None:
@@ -69,6 +69,7 @@ class Occupant(Struct, array_like=True):
         if self.memory_since is not None and self.memory_bytes is not None:
             seconds += at - self.memory_since
             byte_seconds += (at - self.memory_since) * self.memory_bytes
+        # A process that was in a single report so far has no duration to average over.
         return round(byte_seconds / seconds) if seconds > 0 else self.memory_bytes
 
 
@@ -97,7 +98,7 @@ class OpenInterval(Struct, array_like=True):
         holders = self.holders
         return (
             use.state == self.use.state
-            and use.weight == self.use.weight
+            and use.weight == self.use.weight  # differs when MIG was reconfigured
             and len(use.holders) == len(holders)
             and all(map(is_same_process, holders, use.holders))
         )
@@ -134,6 +135,7 @@ class OpenInterval(Struct, array_like=True):
 
 def begin_interval(use: DeviceUse, at: float, previous: Sequence[Occupant]) -> OpenInterval:
     """Begin an interval at `at`; occupants of the `previous` one that are still there continue."""
+    # The same object moves on: an occupancy lasts through any number of periods of its GPU.
     occupants = [
         next((known for known in previous if is_same_process(known.holder, holder)), None)
         or Occupant(holder, at, UsageAccumulator())

@@ -74,6 +74,7 @@ class LateReports:
     def record(self, change: FleetChange) -> None:
         """Judge and record one more report."""
         self._received = True
+        # `try_buffer` compares lists by identity: pass on the same one while its items are equal.
         if change.reported_uuids != self._reported:
             self._reported = change.reported_uuids
         at = max(change.at, self._gap[0])

@@ -175,6 +175,7 @@ class Ledger:
 
     def end(self, at: float, batch: WriteBatch) -> None:
         """End all intervals at `at`, for good."""
+        # Before `update`, which would begin a presence where there is none.
         batch.presence += self._presence(at)
         self.update((), at, batch)
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
@@ -186,6 +187,7 @@ class Ledger:
         """Add the usage of an ended ledger of late reports, which covered `span` of this gap."""
         hours = {bucket.hour for bucket in late_ledger._buckets}
         add_buckets(self._buckets, late_ledger._buckets)
+        # Whole sums, not the late part: a row replaces the stored one of its hour.
         batch.usage += usage_rows(self._node_id, self._buckets, hours)
         before_and_after = [(gap[0], span[0]), (span[1], gap[1])]
         remaining = [rest for rest in before_and_after if rest[1] - rest[0] > _MIN_GAP_SECONDS]
@@ -236,16 +238,21 @@ class Ledger:
         """Put the period, and the occupancies of processes that left with it, into a batch."""
         self._distribute_interval(interval)
         gpu_key = self._node_id, interval.use.uuid
+        # Periods are keyed by their start: an empty one would collide with the next.
         if at > interval.start:
             batch.periods.append((gpu_key, interval.to_period(at)))
         for occupant in interval.occupants:
+            # By identity: `begin_interval` moves on the objects of those that stay.
             if any(occupant is other for other in staying):
                 continue
             if not self._merge_into_successor(gpu_key, occupant):
                 batch.occupancies.append((gpu_key, occupant.to_occupancy(at)))
 
     def _merge_into_successor(self, gpu_key: GpuKey, occupant: Occupant) -> bool:
-        """Whether the successor has this process open since before: then it takes the usage."""
+        """Add an occupant to the same process in the successor, if that began before; else false.
+
+        It was running before, during and after the gap: that is one occupancy.
+        """
         if self._successor is None:
             return False
         interval = self._successor._intervals.get(gpu_key[1])
@@ -267,6 +274,7 @@ class Ledger:
         interval.usage = UsageAccumulator()
         interval.measured_seconds += usage.measured_seconds
         interval.busy_seconds += usage.busy_seconds
+        # Held means that processes have memory and do nothing with it.
         if use.state == "held":
             usage.idle_seconds = usage.gpu_seconds
         by_user = interval.occupants_by_user()
@@ -285,6 +293,7 @@ class Ledger:
     def _end_hour(self, hour: int, batch: WriteBatch) -> None:
         self.distribute()
         ended, self._hour = self._hour, hour
+        # Late usage is written by `fill_gap`, added to what the successor has of that hour.
         if self._successor is None:
             batch.usage += usage_rows(self._node_id, self._buckets, [ended])
             self._buckets = filter_hours(self._buckets, self._growing_hours())

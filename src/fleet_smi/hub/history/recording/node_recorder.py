@@ -33,8 +33,10 @@ _MINUTE = GRAINS[1]
 # their time has been counted.
 _MAX_CLOCK_STEP_SECONDS = 3600.0
 _MAX_RUNS = 4  # agent restarts whose sequence numbers are remembered
-_DEFAULT_INTERVAL_SECONDS = 300.0
+_DEFAULT_INTERVAL_SECONDS = 300.0  # of a node that does not report its interval
 _MAX_ROLLUP_MINUTES = 5
+# The periodic check rolls up many nodes together. A node that it has not reached after this time
+# is rolled up alone, by its next report.
 _ROLLUP_GRACE_SECONDS = 30.0
 _CRC_RANGE = 1 << 32
 
@@ -78,6 +80,7 @@ class NodeRecorder:
         self.node_id = node_id
         self.last_report_at = self._accounted_until = self._sampled_at = self._buffer_until = -inf
         self._rollup_due = inf
+        # A checksum, because `hash` gives other values in every process.
         self._stagger = crc32(node_id.encode()) / _CRC_RANGE
         self.silent = True
         self.states: tuple[State, ...] = ()
@@ -105,6 +108,7 @@ class NodeRecorder:
             or change.reported_uuids is not self._reported_uuids
             or snapshot.interval_seconds != self._interval_seconds
             or snapshot.run_id != self._run_id
+            # Last, because it updates the ledger: no later condition may reject the report.
             or (change.occupancy_changed and not self._record_memory_change(change))
         ):
             return False
@@ -120,11 +124,14 @@ class NodeRecorder:
         """Record a report by a full diff; return false when its time has been counted before."""
         if change.at < self.last_report_at:
             self._buffer_until = -inf  # the next report needs a full diff
+            # A backlog that is resent after a kill may be older than the largest clock step:
+            # sequence numbers distinguish the two.
             if self.last_report_at - change.at < _MAX_CLOCK_STEP_SECONDS or self._was_received(
                 change.snapshot
             ):
                 return False
             self._reset_after_clock_step(batch)
+        # When a node falls silent, time beyond its last report is counted.
         at = max(change.at, self._accounted_until)
         if at - self.last_report_at > self._silent_after_seconds:
             self.mark_silent(batch)
@@ -270,6 +277,7 @@ class NodeRecorder:
         if self._run_id is not None:
             self._runs[self._run_id] = self._sequence
             if len(self._runs) > _MAX_RUNS:
+                # A dict is in insertion order: the first is the oldest run.
                 del self._runs[next(iter(self._runs))]
         return self._runs
 

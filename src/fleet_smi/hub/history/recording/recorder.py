@@ -97,6 +97,7 @@ class HistoryRecorder:
     def tick(self, now: float) -> None:
         """Do what is due at `now`: silence checks, rollups, the ribbon point, the next batch."""
         self._now = now
+        # A due time too far ahead counts as due: the clock was set back.
         if not now < self._check_due <= now + _CHECK_SECONDS:
             self._check_due = now + _CHECK_SECONDS
             self._check_nodes()
@@ -108,6 +109,7 @@ class HistoryRecorder:
         recorder = self._recorders.pop(node_id, None)
         if recorder is None:
             return
+        # First: it adds usage to the ledger, and marks the node as unsaved.
         if node_id in self._late:
             self._end_late(self._late[node_id])
         previous = recorder.states
@@ -159,6 +161,7 @@ class HistoryRecorder:
         """The open intervals of these nodes, or all; `usage` has the sums of this hour so far."""
         batch = WriteBatch()
         for recorder in self._existing(self._recorders if node_ids is None else node_ids):
+            # Hours that end here are to be written, so they do not go into the copy.
             recorder.add_usage(self._batch)
             recorder.collect_open(batch)
         return batch
@@ -196,6 +199,7 @@ class HistoryRecorder:
                 self._mark_silent(recorder)
         self._roll_up([recorder for recorder in recorders if recorder.is_rollup_due(now)])
         for late in list(self._late.values()):
+            # No report since the last check: the backlog has been resent.
             if not late.pop_received():
                 self._end_late(late)
         self._add_ribbon_point(now)
@@ -286,6 +290,7 @@ class HistoryRecorder:
         if elapsed > 0.0:
             rate = self._reports / elapsed
         self._reports, self._spacing_set_at = 0, now
+        # With nodes that report every second: 400 of them at a spacing of 2 s are 200 samples.
         spacing = rate / _MAX_SAMPLES_PER_SECOND
         self._spacing = min(spacing, _MAX_SPACING_SECONDS) if spacing > 1.0 else 0.0
 

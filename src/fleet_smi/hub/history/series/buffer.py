@@ -114,6 +114,7 @@ class SampleBuffer:
         self._sampled_at = at
         if None in figures:
             figures = [nan if figure is None else figure for figure in figures]
+        # Optimistic: most reports can be packed as they are, and the others raise.
         try:
             packed = self._struct.pack(at, *node, *figures)
         except (struct.error, OverflowError):
@@ -141,12 +142,12 @@ class SampleBuffer:
             self._move_columns(self._present, ())
         return taken
 
-    def span_at(self, moment: float, seconds: int) -> SampleSpan | None:
+    def span_at(self, at: float, seconds: int) -> SampleSpan | None:
         """The sample that holds at a time, as a span of whole `seconds` around it."""
-        count = self._count_before(nextafter(moment, inf))
+        count = self._count_before(nextafter(at, inf))  # a sample exactly at that time counts
         if not count:
             return None
-        start = moment // seconds * seconds
+        start = at // seconds * seconds
         return SampleSpan(start, start + seconds, _with_time(start, self._samples[count - 1]))
 
     def sums(self, start: float, end: float, columns: Iterable[int]) -> FigureSums:
@@ -163,6 +164,7 @@ class SampleBuffer:
         for column in columns:
             figures = floats[_TIME.size // floats.itemsize + column :: stride].tolist()
             integral, seconds = sum(map(mul, figures, durations)), end - start
+            # Any unknown figure makes the sum NaN: only then is it worth looking at each.
             if not isfinite(integral):
                 pairs = zip(figures, durations, strict=True)
                 known = [(figure, held) for figure, held in pairs if isfinite(figure)]
@@ -266,8 +268,8 @@ def _time_of(sample: bytes) -> float:
     return at
 
 
-def _with_time(moment: float, sample: bytes) -> bytes:
-    return _TIME.pack(moment) + sample[_TIME.size :]
+def _with_time(at: float, sample: bytes) -> bytes:
+    return _TIME.pack(at) + sample[_TIME.size :]
 
 
 def _valid_or_nan(figure: float | None) -> float:

@@ -204,6 +204,7 @@ def slice_row_at(row: SeriesRow, at: float) -> SeriesRow | None:
 
 def decode_rows(rows: Iterable[SeriesRow], target_uuids: tuple[str, ...]) -> SeriesArrays:
     """Decode rows of any layouts into arrays with the columns of these GPUs, in time order."""
+    # Begins with an empty array, because nothing at all cannot be concatenated.
     decoded = [empty_arrays(figure_count(len(target_uuids)))]
     for (uuids, layout), group in groupby(rows, attrgetter("uuids", "layout")):
         alike = list(group)
@@ -235,6 +236,7 @@ def _aggregate(rows: SeriesArrays, firsts: IndexArray, grain: int) -> SeriesArra
     indices = firsts[:, np.newaxis] + np.arange((ends[:, 0] - firsts).max())
     weights = seconds[np.minimum(indices, ends - 1)].astype(np.float32) * (indices < ends)
     parts = values[np.minimum(indices, ends - 1)]
+    # The middle one of three values, or the only one.
     low, mean, high = parts[:, :, 0], parts[:, :, parts.shape[2] // 2], parts[:, :, -1]
     joined = np.empty((len(firsts), VALUES_PER_FIGURE, values.shape[2]), np.float32)
     sums, known_seconds = np.einsum("rp,rpf->rf", weights, mean), weights.sum(axis=1)
@@ -244,9 +246,11 @@ def _aggregate(rows: SeriesArrays, firsts: IndexArray, grain: int) -> SeriesArra
         joined[:, MEAN] = sums / known_seconds[:, np.newaxis]
         return SeriesArrays(starts[firsts] // grain * grain, known_seconds, joined)
     known = ~np.isnan(mean)
+    # A time in which no figure is known is silence: it does not count as known seconds.
     weights = weights * known.any(axis=2)
     known_seconds, divisors = weights.sum(axis=1), np.einsum("rp,rpf->rf", weights, known)
-    divisors[divisors == 0.0] = np.nan
+    divisors[divisors == 0.0] = np.nan  # a figure that was never known stays unknown
+    # Unlike `min` and `max`, these ignore NaN.
     joined[:, MIN], joined[:, MAX] = np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
     joined[:, MEAN] = np.einsum("rp,rpf->rf", weights, np.where(known, mean, 0.0)) / divisors
     return SeriesArrays(starts[firsts] // grain * grain, known_seconds, joined)

@@ -83,6 +83,7 @@ def _columns_bytes(columns: tuple[FigureColumn, ...]) -> int:
 
 def _current_column(figure: FigureSpec) -> FigureColumn:
     low, high = figure.valid_range
+    # The growth of a counter per second has no known maximum.
     fits = figure.history == "gauge" and max(abs(low), abs(high)) <= MAX_F2
     return FigureColumn(series_name(figure), "f2" if fits else "f4")
 
@@ -105,6 +106,7 @@ FIRST_LAYOUT = RowLayout(
 """The layout of all rows from before layouts were stored."""
 RENAMED_FIGURES = {"memory_used_gibibytes": ("memory_used_bytes", float(GIB))}
 """Figures that had another name and unit: today's name, and the factor to its unit."""
+# Layouts are compared by identity, so there must be one object for each text.
 _INTERNED: dict[str, RowLayout] = {
     encode_layout(layout): layout for layout in (CURRENT_LAYOUT, FIRST_LAYOUT)
 }

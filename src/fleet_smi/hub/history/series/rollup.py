@@ -73,6 +73,7 @@ class Rollup:
 
     def add_packed(self, packed: Iterable[_PackedRow], uuids: tuple[str, ...]) -> list[SeriesRow]:
         """Take rows for the next coarser grain; return those that are finished."""
+        # Coarse rows, of a node that reports rarely, are returned by `finish` when complete.
         rows = self._rows(packed, uuids)
         self._minutes += [row for row in rows if row.grain_seconds >= _MIDDLE]
         return [row for row in rows if row.grain_seconds < _COARSE]

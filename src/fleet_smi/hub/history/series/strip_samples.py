@@ -1,6 +1,6 @@
 """Heat-strip samples: the look of a GPU every 15 minutes and every hour, packed in buckets.
 
-Samples of a grain are numbered since 1970. A bucket has the samples of one GPU for a while: four
+Samples of a grain are numbered since 1970. A bucket has 96 consecutive samples of one GPU: four
 bytes per sample with the id of its look, in native byte order, and one byte with its load. Pure.
 """
 
@@ -17,13 +17,13 @@ from fleet_smi.model.heat_strip import UNKNOWN_LOAD, LookSamples, StripLook
 
 SAMPLE_INTERVALS = (900, 3600)
 """Seconds between samples, the finest first."""
-_SAMPLES_PER_BUCKET = 96
+_SAMPLES_PER_BUCKET = 96  # one day of the finer grain, four of the coarser
 _LOOK_ID_BYTES = 4
 
 PackedSamples = tuple[bytes, bytes]
 """The look ids and the loads of a bucket."""
 NO_SAMPLES: PackedSamples = (
-    bytes(_SAMPLES_PER_BUCKET * _LOOK_ID_BYTES),
+    bytes(_SAMPLES_PER_BUCKET * _LOOK_ID_BYTES),  # zero is `UNKNOWN_LOOK`
     bytes([UNKNOWN_LOAD]) * _SAMPLES_PER_BUCKET,
 )
 
@@ -62,9 +62,9 @@ class SampleTimes(NamedTuple):
     numbers: Sequence[int]
 
     @classmethod
-    def at_or_before(cls, grain: int, moments: Iterable[float]) -> "SampleTimes":
+    def at_or_before(cls, grain: int, times: Iterable[float]) -> "SampleTimes":
         """The last sample at or before each of these times, of which there are at least two."""
-        return cls(grain, [int(moment // grain) for moment in moments])
+        return cls(grain, [int(at // grain) for at in times])
 
     def indices_between(self, start: float, end: float | None) -> slice:
         """The indices of the samples in an interval, which may have no end."""
@@ -83,9 +83,12 @@ class SampleTimes(NamedTuple):
     def make_picker(self) -> Callable[[Sequence[PackedSamples]], LookSamples]:
         """Return a function that picks these samples out of their consecutive buckets."""
         first = self.numbers[0] // _SAMPLES_PER_BUCKET * _SAMPLES_PER_BUCKET
+        # All samples of a GPU in one call. With a single index it would not return a tuple, which
+        # is why there must be two times.
         pick = itemgetter(*[number - first for number in self.numbers])
 
         def samples(buckets: Sequence[PackedSamples]) -> LookSamples:
+            # In native byte order the ids are read in place, without decoding.
             looks, loads = (b"".join(column) for column in zip(*buckets, strict=True))
             return LookSamples(list(pick(memoryview(looks).cast("I"))), bytearray(pick(loads)))
 

@@ -26,7 +26,7 @@ from fleet_smi.model.history import GpuOfNode
 RowName = TypeVar("RowName")
 UserGroup = tuple[str, str]
 LayoutName = tuple[tuple[str, ...], RowLayout]
-_KEYS_PER_QUERY = 500
+_KEYS_PER_QUERY = 500  # below the limit of bound parameters, 999 in older versions of SQLite
 
 
 class _TableIds(Generic[RowName]):
@@ -52,6 +52,7 @@ class _TableIds(Generic[RowName]):
         rows = {name: self._row(name) for name in dict.fromkeys(names) if name not in self._ids}
         described = [row for name, row in rows.items() if name in self._described]
         others = [row for name, row in rows.items() if name not in self._described]
+        # Inserted before the lookup, so that old and new names take the same path.
         execute_bulk(connection, self._upsert, described)
         execute_bulk(connection, self._insert_missing, others)
         name_by_key = {self._key(row): name for name, row in rows.items()}
@@ -61,6 +62,7 @@ class _TableIds(Generic[RowName]):
 
     def describe(self, name: RowName) -> None:
         """Update the row of a name with the next `resolve`."""
+        # Without a cached id it is resolved again, which upserts the row.
         self._described.add(name)
         self._ids.pop(name, None)
 
@@ -106,6 +108,7 @@ class IdCache:
         for gpu in batch.gpus:
             self._gpus[gpu.node_id, gpu.uuid] = gpu
             self.gpu.describe((gpu.node_id, gpu.uuid))
+        # Nodes before GPUs: the row of a GPU has the id of its node.
         gpu_keys = dict.fromkeys(_gpu_keys(batch))
         self.node.resolve(connection, chain(_node_ids(batch), [gpu_key[0] for gpu_key in gpu_keys]))
         self.gpu.resolve(connection, gpu_keys)

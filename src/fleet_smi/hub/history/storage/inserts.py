@@ -32,6 +32,7 @@ def write_batch(connection: Connection, ids: IdCache, batch: WriteBatch) -> None
     ids.resolve(connection, batch)
     rows = _RowBuilder(ids)
     execute_bulk(connection, _PERIOD, [rows.period(*item) for item in batch.periods])
+    # Samples are derived from the periods, so they are written in the same transaction.
     write_samples(connection, [rows.look_interval(*item) for item in batch.periods])
     execute_bulk(connection, _OCCUPANCY, [rows.occupancy(*item) for item in batch.occupancies])
     execute_bulk(connection, _PRESENCE, [rows.presence(item) for item in batch.presence])
@@ -53,7 +54,7 @@ def write_gap(connection: Connection, gap: Gap) -> None:
 
 
 class _RowBuilder:
-    """Builds database rows, with ids in the gpu_key of names."""
+    """Builds database rows, with integer ids in place of names."""
 
     def __init__(self, ids: IdCache) -> None:
         self._ids = ids

@@ -11,7 +11,7 @@ from fleet_smi.errors import StateError
 from fleet_smi.hub.state_folder import chown_to_folder_owner
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-_LOCK_CLASS = 0x666C6565  # tells our advisory locks from those of other programs
+_LOCK_CLASS = 0x666C6565  # distinguishes our advisory locks from those of other programs
 _LOCK = f"SELECT pg_try_advisory_lock({_LOCK_CLASS}, current_schema()::regnamespace::oid::int)"
 # Without keep-alives the server would hold the lock of a hub whose machine is gone for hours.
 _SET_KEEPALIVES = (
@@ -33,6 +33,7 @@ def lock_file(path: Path) -> int:
         chown_to_folder_owner(lock)
     except OSError as error:
         raise StateError(f"{lock} cannot be opened: {error.strerror}") from None
+    # The kernel releases the lock when the process ends, even if it is killed.
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -51,7 +52,7 @@ def require_advisory_lock(engine: Engine, name: str) -> None:
             cursor.execute(statement)
         (held,) = cursor.fetchone() or (None,)
         cursor.close()
-        connection.commit()
+        connection.commit()  # the lock belongs to the session and outlives the transaction
         if held is False:
             connection.close()
             raise _locked_error(name)

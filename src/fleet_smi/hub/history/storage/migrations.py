@@ -30,6 +30,7 @@ def _to_version_2(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE periods ADD COLUMN busy_percent DOUBLE PRECISION"))
     connection.execute(text("DROP INDEX periods_as_they_look"))
     schema.PERIODS_LOOK_INDEX.create(connection)
+    # PostgreSQL keeps its index: see `OCCUPANCIES_PERSON_INDEX`.
     if connection.dialect.name == "sqlite":
         connection.execute(text("DROP INDEX occupancies_of_person"))
         schema.OCCUPANCIES_PERSON_INDEX.create(connection)
@@ -55,7 +56,8 @@ def _to_version_3(connection: Connection) -> None:
         ):
             connection.execute(text(f"ALTER TABLE layouts {change}"))
         return
-    # SQLite cannot change constraints: copy the table, which has a row per node or so.
+    # SQLite cannot change constraints: copy the table, which has about one row per node. Keys stay
+    # the same, because series rows refer to them.
     connection.execute(text("ALTER TABLE layouts RENAME TO old_layouts"))
     schema.layouts.create(connection)
     copy = text("INSERT INTO layouts SELECT key, uuids, :figures FROM old_layouts")
@@ -65,6 +67,7 @@ def _to_version_3(connection: Connection) -> None:
 
 def _weekly_usage_sql(key: str) -> str:
     sums = [f"sum({name})" for name in SUM_COLUMNS]
+    # Buckets are integers, so `/` rounds down in both databases.
     day = f"bucket / {DAY_SECONDS} % {len(DAY_COLUMNS)}"
     by_day = [
         f"sum(CASE WHEN {day} = {n} THEN gpu_seconds ELSE 0 END)" for n in range(len(DAY_COLUMNS))

@@ -72,6 +72,7 @@ class WriteQueue:
         self.lost = (min(lost[0], start), max(lost[1], end))
 
     def _drop_oldest(self) -> None:
+        # The newest batch always stays, however large: it may still be written.
         while self._bytes > self._max_bytes and len(self._batches) > 1:
             (oldest,) = self.take(1)
             _, at, following = self._batches[0]

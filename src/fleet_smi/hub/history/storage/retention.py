@@ -18,10 +18,10 @@ _MAX_FREE_BYTES = 64 * MIB
 
 
 class RetentionPolicy(Struct, frozen=True, kw_only=True):
-    """How long each kind of row is kept, and the size limit of the database."""
+    """How long each kind of row is retained, and the size limit of the database."""
 
     series_seconds: dict[int, float]
-    """For each grain of the series, in seconds, for how many seconds it is kept."""
+    """For each grain of the series, in seconds, its retention in seconds."""
     ledger_seconds: float
     max_bytes: int
 
@@ -75,6 +75,7 @@ def prune_steps(store: HistoryStore, policy: RetentionPolicy, now: float) -> Ite
     for expiry in _LEDGER_EXPIRY:
         yield from _delete_older(store, expiry, now - policy.ledger_seconds)
     yield from _delete_excess(store, policy, now)
+    # Some free pages stay: the next rows reuse them.
     while store.free_bytes() > _MAX_FREE_BYTES and store.vacuum_step():
         yield
 
@@ -88,6 +89,7 @@ def _delete_step(store: HistoryStore, expiry: _Expiry, before: float) -> int:
     """Delete some of the oldest rows and return their number."""
     expired = (*expiry.conditions, expiry.time < before - expiry.span_seconds)
     oldest = select(expiry.time).where(*expired).order_by(expiry.time)
+    # Searched in a read transaction: the write lock is held for the deletion only.
     with store.read_transaction() as connection:
         if connection.scalar(oldest.limit(1)) is None:
             return 0
@@ -106,6 +108,7 @@ def _delete_excess(store: HistoryStore, policy: RetentionPolicy, now: float) -> 
         while excess > 0 and (rows := _delete_step(store, _series_expiry(grain), now)):
             excess -= rows * store.series_row_bytes()
             yield
+    # One day of the ledger per run: what that frees is measured before more is deleted.
     if excess > 0:
         with store.read_transaction() as connection:
             oldest = connection.scalar(select(func.min(schema.usage_hours.c.bucket)))

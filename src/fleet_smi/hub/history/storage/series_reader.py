@@ -58,6 +58,8 @@ def choose_grain(
 ) -> int:
     """The finest grain without too many rows that goes back to `start`, or as far as any."""
     max_rows = max_points * _MAX_ROWS_PER_POINT
+    # Grains with few enough rows come first, the finest before others. Of those with too many the
+    # coarsest comes first: it costs the least.
     fitting = [grain for grain in GRAINS if (end - start) / grain <= max_rows]
     others = [grain for grain in reversed(GRAINS) if grain not in fitting]
     oldest = select(func.min(series.c.start))
@@ -67,6 +69,8 @@ def choose_grain(
         live = [row.start for row in live_rows if row.grain_seconds == grain]
         if stored is not None or live:
             first_starts[grain] = min([*live, *([] if stored is None else [stored])])
+    # The first row of a grain begins up to one grain before its first sample, so coarse grains seem
+    # to go back further than they do: `at + grain` allows for that.
     far_enough = max(start, min([at + grain for grain, at in first_starts.items()], default=0.0))
     return next((grain for grain, at in first_starts.items() if at <= far_enough), GRAINS[-1])
 
@@ -75,6 +79,7 @@ def read_rows(
     connection: Connection, node_id: str, start: float, end: float, grain: int
 ) -> list[SeriesRow]:
     """The rows of one node, the oldest first."""
+    # A row of several grains may begin before the range and reach into it.
     first = int(start // grain * grain) - max(0, MAX_ROW_SECONDS - grain)
     parameters = {"first": first, "end": end, "grain": grain, "node_id": node_id}
     return [
@@ -180,6 +185,7 @@ def _series_row(
 
 
 def _nearly_complete(rows: SeriesArrays) -> SeriesArrays:
+    # The mean of a coarse row with a gap in it would be shown in the gap as well.
     return select_rows(rows, rows.seconds > _NEARLY_ALL * _COARSE)
 
 
@@ -194,6 +200,7 @@ def _values_at(times: Float64Array, rows: SeriesArrays) -> Float64Array:
 
 
 def _figure(values: Float64Array) -> Figure:
+    # Only NaN, which is unknown, differs from itself.
     minimum, mean, maximum = (
         [None if value != value else value for value in values[:, statistic].tolist()]
         for statistic in (MIN, MEAN, MAX)

@@ -155,6 +155,7 @@ class HistoryStore:
         except (DataError, IntegrityError):
             raise  # the fault of the data, not of the database: retrying would not help
         except DBAPIError as error:
+            # The low byte is the primary result code of SQLite, the rest the extended one.
             code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
             self._damaged |= writes and code in CORRUPTION_CODES
             raise StateError(f"{self.name}: {_first_line(error.orig)}") from None
@@ -193,7 +194,7 @@ class HistoryStore:
     def _migrate(self) -> None:
         if isinstance(self._location, Path):
             _create_private_file(self._location)
-            if self._lock_descriptor is None:
+            if self._lock_descriptor is None:  # else an earlier attempt took it
                 self._lock_descriptor = lock_file(self._location)
         with self._transaction(writes=True) as connection:
             migrate(connection, self.name)
@@ -260,6 +261,7 @@ def _set_aside(path: Path) -> str:
     """Rename a damaged file and its journal; return what was done as a message."""
     new_name = f"{path.name}.damaged-{time.strftime('%Y-%m-%dT%H%M%S')}"
     try:
+        # The journal first: one that is left behind would be applied to the new file.
         for suffix in ("-wal", "-shm", ""):
             file = path.with_name(f"{path.name}{suffix}")
             if file.exists():

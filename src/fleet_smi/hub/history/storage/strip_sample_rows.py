@@ -18,7 +18,7 @@ from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.schema import LOOK_COLUMNS, upsert_statement
 from fleet_smi.model.heat_strip import LookSamples, StripLook
 
-_GPUS_PER_QUERY = 500
+_GPUS_PER_QUERY = 500  # below the limit of bound parameters, 999 in older versions of SQLite
 _UPSERT = upsert_statement(schema.samples)
 _INSERT_LOOKS = text(
     'INSERT INTO looks (state, "user", others) SELECT DISTINCT state, "user", others FROM periods'
@@ -27,6 +27,7 @@ _INSERT_LOOKS = text(
 
 def write_samples(connection: Connection, intervals: Iterable[LookInterval]) -> None:
     """Update the samples within these intervals; all others stay as they are."""
+    # A bucket is one packed row: it is read, changed and written as a whole.
     fills_by_key = sample_fills(intervals)
     stored = _read_stored(connection, fills_by_key)
     _write(
@@ -42,6 +43,7 @@ def backfill_samples(connection: Connection) -> None:
     """Fill an empty sample table from all stored periods."""
     connection.execute(_INSERT_LOOKS)
     look_ids = {look: look_id for look_id, look in read_looks(connection).items()}
+    # One GPU at a time, so that memory does not grow with the size of the fleet.
     for gpu in connection.scalars(select(schema.gpus.c.key)).all():
         rows = connection.execute(select(*LOOK_COLUMNS).where(schema.periods.c.gpu == gpu)).all()
         fills_by_key = sample_fills(

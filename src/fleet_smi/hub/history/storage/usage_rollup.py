@@ -32,7 +32,7 @@ SumValues = tuple[float, ...]
 UsageDelta = tuple[UsageKey, SumValues]
 ColumnSums = dict[str, float]
 _KEY = ("bucket", "gpu", "person", "state")
-_GPUS_PER_QUERY = 500
+_GPUS_PER_QUERY = 500  # below the limit of bound parameters, 999 in older versions of SQLite
 _GPU: Literal[1] = 1  # positions in a usage key
 _PERSON: Literal[2] = 2
 _ZEROS = (0.0,) * len(SUM_COLUMNS)
@@ -43,8 +43,11 @@ def write_usage_hours(connection: Connection, rows: list[RowValues]) -> None:
     """Replace the stored hours by these, and update the days and weeks."""
     if not rows:
         return
+    # A batch may have an hour several times. Only the last one counts, else the difference to the
+    # stored hour would be added more than once.
     new = {tuple(row[name] for name in _KEY): row for row in rows}
     no_user = set(connection.scalars(select(people.c.key).where(people.c.user == NO_USER)))
+    # The stored hours are read before they are replaced.
     increments = list(_increments(_deltas(new, _read_stored(connection, new)), no_user))
     execute_bulk(connection, _UPSERT_HOUR, list(new.values()))
     for statement, rollup in _ROLLUPS:

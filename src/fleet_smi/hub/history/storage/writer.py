@@ -122,6 +122,7 @@ class HistoryWriter:
                 self._wake.wait_for(
                     lambda: self._closing or len(self._queue), self._seconds_until_prune()
                 )
+                # Under one lock, so that `pending_batches` always sees the taken ones.
                 closing, taken = self._closing, self._queue.take(self._batches_per_transaction)
                 self._writing = taken
             if taken:
@@ -129,6 +130,7 @@ class HistoryWriter:
             elif not closing:
                 self._attempt(self._prune_step, taken)
             self._writing = []
+            # A shutdown does not wait for a database that is not available.
             if closing and (self.failures or not taken):
                 return
 
@@ -170,6 +172,7 @@ class HistoryWriter:
         self._recorded_damage = self._store.damage_message
         self._batches_per_transaction = _MAX_BATCHES_PER_TRANSACTION
         with self._wake:
+            # Else more was lost meanwhile: the next write replaces the gap by a longer one.
             if self._queue.lost == lost:
                 self._queue.lost = None
 
@@ -203,7 +206,7 @@ class HistoryWriter:
                 "history cannot be written, retrying; live data is not affected: %s", message
             )
         self.last_error = message
-        self._ids.invalidate()
+        self._ids.invalidate()  # rows inserted by the failed transaction do not exist
         self._end_prune()
         wait_seconds = min(_MAX_RETRY_SECONDS, self._retry_seconds * self.failures)
         with self._wake:
