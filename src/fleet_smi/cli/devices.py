@@ -29,7 +29,10 @@ def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> li
 
 def candidate_labels(candidates: "Sequence[Candidate]") -> list[str]:
     """Return a label for each candidate, like "gpu03:1"."""
-    return [_label(each, (each.node_label or "").removeprefix(each.node)) for each in candidates]
+    return [
+        _label(candidate, (candidate.node_label or "").removeprefix(candidate.node))
+        for candidate in candidates
+    ]
 
 
 def _label(candidate: "Candidate", suffix: str) -> str:

@@ -189,5 +189,6 @@ def _sources(args: argparse.Namespace, settings: "Settings") -> list["Source"]:
     from fleet_smi.hub.sources.ssh import SshSource, expand_hosts
 
     hub = settings.hub
+    # Patterns like gpu* become the hosts of ssh_config that they match: ssh takes one name.
     hosts = expand_hosts(args.ssh.split(","), hub.ssh_config)
     return [SshSource(hosts, config=hub.ssh_config, key=hub.ssh_key)]

@@ -110,6 +110,7 @@ def _access_lines(service: ServiceUnit) -> Iterator[str]:
         yield f"StateDirectory={service.state_dir.removeprefix('/var/lib/')}"
         yield "StateDirectoryMode=0700"
         yield f"Environment=FLEET_SMI_{service.role.upper()}_STATE={service.state_dir}"
+    # ProtectSystem=strict makes everything else read-only.
     if service.writable_paths:
         yield f"ReadWritePaths={_join_quoted(service.writable_paths)}"
     yield ""

@@ -1,1 +1,1 @@
-"""Compatibility with older systems, one folder each; only the registries name it."""
+"""Compatibility with older GPU monitors, one package each; imported only through registries."""

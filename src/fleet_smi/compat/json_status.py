@@ -84,6 +84,7 @@ def build_snapshot(
     `missing` says what the format of this system does not carry. Raise `Undecodable` if the
     machine has no name.
     """
+    # A node of gpu-cluster-monitor answers before its first reading, with everything empty.
     name = text_or_none(fields.get("hostname"))
     if name is None:
         raise Undecodable("it has no hostname: it may not have read its GPUs yet")
@@ -138,13 +139,14 @@ def pid_or_none(value: int | None) -> int | None:
 
 def program_name(command: str | None) -> str | None:
     """Return the program of a command line, for viewers who may not see its arguments."""
-    words = (command or "").split(maxsplit=1)
-    return text_or_none(PurePosixPath(words[0]).name) if words else None
+    arguments = (command or "").split(maxsplit=1)
+    return text_or_none(PurePosixPath(arguments[0]).name) if arguments else None
 
 
 def compute_processes(gpu: Gpu) -> list[Process] | None:
     """List the compute processes of a GPU and its MIG instances; `None` if none can be read."""
     lists = [gpu.processes, *[instance.processes for instance in gpu.instances]]
+    # One unreadable list hides nothing: processes that were seen are still in use.
     readable = [processes for processes in lists if processes is not None]
     if not readable:
         return None

@@ -84,6 +84,7 @@ def _find_node(view: "FleetView", name: str) -> "NodeView":
 
 
 def _labels(arguments: list[str]) -> dict[str, str]:
+    # At the first "=": values may contain more of them.
     pairs = [argument.partition("=") for argument in arguments]
     for key, equals, _ in pairs:
         if not key or not equals:

@@ -118,6 +118,7 @@ def _format_report(args: argparse.Namespace, report: "UsageReport") -> str:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view.report import render
 
+    # A terminal's colours do not belong in a file, even if stdout is a terminal.
     paint = Paint(enabled=args.out is None and output.use_colour(args))
     return render(report, output.output_columns(), paint, now=time.time())
 

@@ -238,6 +238,7 @@ def _describe(step: Step) -> str:
         return f"# run\n{shlex.join(step.command)}\n\n"
     if isinstance(step, RemoveFile):
         return f"# remove {step.path}\n\n"
+    # A file that only root may read holds a token: a preview is often pasted elsewhere.
     secret = step.mode & 0o077 == 0
     text = "(holds a token: not shown)\n" if secret else step.text
     return f"# write {step.path} (mode {step.mode:04o})\n{text}\n"

@@ -90,7 +90,10 @@ class _Owner(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The node of a message, when it was taken, and the uptime of the machine then."""
+    """The node of a message, when it was taken, and the uptime of the machine then.
+
+    `of_2018` is a version that sends neither times nor processes.
+    """
 
     node_id: str
     taken_at: float
@@ -223,6 +226,7 @@ def _gpu(device: DeviceMessage, position: int, reading: _Reading) -> Gpu:
 
 
 def _odd_memory(memory: MemoryMessage | None) -> tuple[MemoryMessage, dict[str, str]]:
+    """Return what is known of implausible memory figures, and why the rest is unread."""
     if memory is None or (memory.total or 0) <= UNKNOWN_TOTAL_BYTES:
         return MemoryMessage(), {}
     overfull = {"memory_used_bytes": "out of range: more than the total"}

@@ -39,7 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_switch(parser: argparse.ArgumentParser, name: str, text: str) -> None:
     """Add a flag with an optional value: `True` if given alone, `None` if not given."""
     parser.add_argument(
-        f"-{name}", f"--{name}", nargs="?", const=True, type=_switch, metavar="BOOL", help=text
+        f"-{name}",
+        f"--{name}",
+        nargs="?",
+        const=True,
+        type=_parse_switch,
+        metavar="BOOL",
+        help=text,
     )
 
 
@@ -94,7 +100,7 @@ def _user_name() -> str | None:
         return None
 
 
-def _switch(text: str) -> bool:
+def _parse_switch(text: str) -> bool:
     if text not in _TRUE + _FALSE:
         raise argparse.ArgumentTypeError(
             f"{text!r} is neither true nor false; each flag has its own dash"

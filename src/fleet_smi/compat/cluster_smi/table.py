@@ -93,6 +93,7 @@ def _extra_column_count(options: TableOptions) -> int:
 
 
 def _placeholder(node: NodeView) -> str | None:
+    """Return the text that a node has in place of GPUs; `None` if its GPUs are shown."""
     if node.silent:
         return "Offline"
     return None if node.gpus else _NO_GPU

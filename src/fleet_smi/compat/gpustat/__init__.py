@@ -1,1 +1,1 @@
-"""gpustat and gpustat-web: their text and JSON, read and written."""
+"""gpustat and gpustat-web: codec of their text and JSON, command, routes and settings."""

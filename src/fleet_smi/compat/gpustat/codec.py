@@ -34,6 +34,7 @@ def decode_gpustat(body: bytes, host: str, taken_at: float) -> tuple[Snapshot | 
     if b"\0" in body:
         raise TruncatedReport("contains NUL bytes: it is being written, or its disk was full")
     host = sanitize_text(host, 128) or "unnamed"
+    # By the content: the name of a file does not say which of the two it holds.
     if body.lstrip()[:1] in (b"{", b"[") and not _is_gpu_line(body):
         return decode_json(body, host, taken_at)
     text = body.decode("utf-8", "replace").removeprefix("\ufeff")
@@ -50,7 +51,8 @@ def fleet_text(
 ) -> str:
     """Encode one node after the other; a silent one as an error line of gpustat-web."""
     return "".join(
-        f"({sanitize_text(node.name, 128).replace(' ', '_')}) {_silence(node)}\n"
+        # Without blanks: the decoder reads the name up to the first one.
+        f"({sanitize_text(node.name, 128).replace(' ', '_')}) {_silence_reason(node)}\n"
         if node.silent
         else node_text(node, timestamp_of(node), options)
         for node in view.nodes
@@ -83,7 +85,7 @@ def _is_gpu_line(body: bytes) -> bool:
     return head[:1] == b"[" and head[1:2].isdigit() and b"] " in head
 
 
-def _silence(node: NodeView) -> str:
+def _silence_reason(node: NodeView) -> str:
     trouble = sanitize_text(node.trouble or "", 300)
     if node.age_seconds is None:
         return trouble or "never reported"

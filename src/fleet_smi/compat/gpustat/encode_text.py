@@ -95,7 +95,9 @@ def _line(gpu: Gpu, document: JsonObject, width: int, options: GpustatOptions, p
     parts.append(_figures(get_text, options, pen))
     parts.append(f" | {_memory(gpu, get_text, pen)} MB")
     if options.processes:
-        parts.append(" |" + "".join(f" {text}" for text in _owners(gpu, document, options, pen)))
+        parts.append(
+            " |" + "".join(f" {text}" for text in _process_labels(gpu, document, options, pen))
+        )
     return "".join(parts)
 
 
@@ -137,18 +139,22 @@ def _memory(gpu: Gpu, get_text: _GetText, pen: _Pen) -> str:
     return f"{pen(used, _CYAN, _BOLD, _YELLOW)} / {pen(total, _YELLOW)}"
 
 
-def _owners(gpu: Gpu, document: JsonObject, options: GpustatOptions, pen: _Pen) -> Iterator[str]:
+def _process_labels(
+    gpu: Gpu, document: JsonObject, options: GpustatOptions, pen: _Pen
+) -> Iterator[str]:
+    """Yield the processes at the end of a line, or why none is listed."""
     processes = document["processes"]
     if processes is None:
         yield "(Not Supported)"
         return
-    yield from (_owner(process, options, pen) for process in processes)
+    yield from (_process_label(process, options, pen) for process in processes)
     if isinstance(gpu, JudgedGpu) and gpu.verdict.state == "ghost" and not processes:
         yield f"({(gpu.memory_used_bytes or 0) // MIB}M unaccounted)"
 
 
-def _owner(process: JsonObject, options: GpustatOptions, pen: _Pen) -> str:
+def _process_label(process: JsonObject, options: GpustatOptions, pen: _Pen) -> str:
     parts = []
+    # Without any option gpustat prints the user alone, with -c alone the command.
     if options.user or not options.command:
         parts.append(pen(_sanitize(process["username"]), _GREY))
     if options.command:

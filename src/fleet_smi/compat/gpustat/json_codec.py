@@ -52,6 +52,7 @@ def decode_json(body: bytes, host: str, taken_at: float) -> tuple[Snapshot, ...]
 
 def gpu_to_json(gpu: Gpu) -> JsonObject:
     """Convert a GPU to gpustat's JSON."""
+    # gpustat has no other field for a fault: the name carries it, and no figure is given.
     if gpu.fault is not None:
         is_lost = gpu.fault.kind in ("lost", "missing")
         return {
@@ -122,6 +123,7 @@ def _gpu(device: Any, position: int) -> Gpu:
     if not isinstance(device, dict):
         return unreadable_gpu(position, "its entry is not an object")
     index = parse_int(device.get("index"))
+    # An index that cannot be one must not hide the GPU: its place in the list serves instead.
     index = index if index is not None and 0 <= index < 1 << 16 else position
     figures: dict[str, Any] = {
         field: parse_number(device.get(key)) for field, key in _FIGURES.items()
@@ -138,6 +140,7 @@ def _gpu(device: Any, position: int) -> Gpu:
 
 
 def _processes(listed: Any) -> list[Process] | None:
+    # null is a list that gpustat could not read, which is not the same as an empty one.
     if not isinstance(listed, list):
         return None
     return [

@@ -117,6 +117,7 @@ def _to_html(text: str) -> str:
     first, *rest = _CODES.split(escape(text))
     parts, open_spans = [first], 0
     for code, content in zip(rest[::2], rest[1::2], strict=True):
+        # A reset ends every colour, so all spans that are open; unknown codes are dropped.
         if code in _CLASSES:
             parts.append(f'<span class="{_CLASSES[code]}">')
             open_spans += 1

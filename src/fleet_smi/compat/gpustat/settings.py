@@ -79,6 +79,7 @@ def _parse(arguments: str) -> tuple[list[CommandLineOption], list[str]]:
 
 def _option(word: str, rest: Iterator[str]) -> CommandLineOption:
     name, equals, value = word.partition("=")
+    # As in argparse: `--port=80` and `--port 80` are the same.
     return name, value if equals or name not in _OPTIONS_WITH_VALUE else next(rest, "")
 
 

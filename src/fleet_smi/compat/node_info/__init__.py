@@ -1,1 +1,1 @@
-"""gpu-cluster-monitor: its node_info API as source and as routes."""
+"""gpu-cluster-monitor: its node_info HTTP API as source and as routes, and its list of hosts."""

@@ -124,7 +124,7 @@ def _decode(status: Any, taken_at: float) -> DecodedStatus:
         "node_info",
         fields,
         taken_at,
-        [_gpu(place, device) for place, device in enumerate(listed)],
+        [_gpu(position, device) for position, device in enumerate(listed)],
         missing=_MISSING,
         host=Host(addresses=_addresses(fields.get("ips"))),
     )
@@ -137,9 +137,9 @@ def _addresses(ips: Any) -> tuple[str, ...]:
     return tuple([text for text in texts if text is not None])
 
 
-def _gpu(place: int, device: Any) -> Gpu:
+def _gpu(position: int, device: Any) -> Gpu:
     if not isinstance(device, dict):
-        return json_status.unreadable_gpu(place)
+        return json_status.unreadable_gpu(position)
     unread: dict[str, str] = {}
     figures = {
         "busy_percent": parse_number(device.get("utilize")),
@@ -148,7 +148,7 @@ def _gpu(place: int, device: Any) -> Gpu:
     }
     index = check_range("index", int_or_none(device.get("index")), unread)
     return json_status.build_gpu(
-        place if index is None else index,
+        position if index is None else index,
         figures,
         name=device.get("name"),
         temperature=device.get("temp"),

@@ -28,6 +28,7 @@ async def status_for_viewer(context: RequestContext) -> Response:
 async def status_for_password(context: RequestContext) -> Response:
     """Return every node to a client that sends the password."""
     headers, sent = context.request.scope["headers"], context.body.passwd
+    # Checked here and not by a role: gpu-cluster-monitor sends no token, only this password.
     refusal = context.services.access.check_shared_password(
         headers, context.peer, sent, _require_password_set(context)
     )

@@ -79,6 +79,7 @@ class NodeInfoSource(StatusSource):
         """
         decoded = decode_status(body, now)
         last = self._last_updates.get(target)
+        # Any change counts, not only a later time: the node's clock may be set back.
         if last is None or last.text != decoded.last_update:
             last = self._last_updates[target] = _LastUpdate(decoded.last_update, now)
         return replace(decoded.snapshot, taken_at=last.received_at)

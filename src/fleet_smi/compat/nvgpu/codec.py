@@ -86,7 +86,9 @@ def encode_cluster_status(nodes: Iterable[NodeView]) -> bytes:
 def machine_status(machine: NvgpuMachine) -> MachineStatus:
     """Convert a machine to nvgpu's fields, or to an error if the node is silent."""
     if isinstance(machine, NodeView) and machine.silent:
-        return MachineStatus(error=f"Host not available ({machine.name}: {_silence(machine)})")
+        return MachineStatus(
+            error=f"Host not available ({machine.name}: {_silence_reason(machine)})"
+        )
     rows = [_device(gpu, _machine_time(machine)) for gpu in machine.gpus]
     return MachineStatus(hostname=machine.name, gpus=tuple(rows))
 
@@ -213,7 +215,7 @@ def _state(gpu: Gpu, now: float) -> State:
     return judge(gpu, window, now, DEFAULT_THRESHOLDS).state
 
 
-def _silence(node: NodeView) -> str:
+def _silence_reason(node: NodeView) -> str:
     if node.trouble is not None:
         return node.trouble
     if node.age_seconds is None:

@@ -69,6 +69,7 @@ def _available(args: argparse.Namespace) -> str:
     by_name = sorted(
         offered, key=lambda gpu: (natural_sort_key(gpu.node), gpu.node_id, gpu.index, gpu.part or 0)
     )
+    # Cut after sorting, as nvgpu does: -l 1 is the first index, not the best GPU.
     chosen = by_name[: args.limit]
     if not fleet.is_local:
         return ",".join(candidate_labels(chosen))

@@ -21,6 +21,7 @@ def matches(name: str, text: str) -> bool:
 def import_file(text: str, importer: SettingsImporter) -> None:
     """Import each agent as one to poll, and 'self' as the hub's own machine."""
     agents: Any = ()
+    # As when the file is run, the last assignment counts.
     for statement in _parse(text).body:
         value = _assigned_agents(statement)
         if value is not None:

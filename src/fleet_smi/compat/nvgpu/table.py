@@ -19,6 +19,7 @@ class _Column(NamedTuple):
     @property
     def columns(self) -> int:
         """The width of its widest cell; a title has two spaces more."""
+        # As in the table of nvgpu, which pads titles but not cells.
         min_width = len(self.title) + 2
         return max([min_width, *map(display_width, self.cells)])
 

@@ -108,6 +108,7 @@ def _ssh_command(node: str) -> str:
 def _state(candidate: Candidate, now: float, local: ToLocalTime) -> str:
     verdict = candidate.judged.verdict
     lasted = now - verdict.since
+    # Judged by a single sample, the state begins now: its real start is not known.
     if lasted < 1:
         return verdict.state
     since = format_moment(verdict.since, now, local)

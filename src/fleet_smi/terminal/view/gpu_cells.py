@@ -55,6 +55,7 @@ def _pcie(gpu: JudgedGpu) -> str:
 
 
 def _container(gpu: JudgedGpu) -> str:
+    # A dict instead of a set: it keeps the order of the processes.
     names = dict.fromkeys(
         name
         for process in compute_or_all_processes(gpu.processes or ())

@@ -108,6 +108,7 @@ def _marks(gpus: tuple[JudgedGpu, ...], width: int) -> list[Span]:
 
 
 def _numbers(node: NodeView) -> tuple[str, str, str]:
+    # The last figures of a silent node are old, and 0 free would be a claim.
     if node.silent or not node.gpus:
         return UNKNOWN, UNKNOWN, UNKNOWN
     free = sum(gpu.verdict.state == "free" for gpu in node.gpus)

@@ -71,6 +71,7 @@ def _line(process: Process, node: NodeView, widths: ProcessColumns) -> list[Span
 
 
 def _largest_first(process: Process) -> tuple[int, int]:
+    # The pid makes the order stable from one refresh to the next.
     return -(process.gpu_memory_bytes or 0), process.pid
 
 

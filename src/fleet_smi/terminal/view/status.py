@@ -157,6 +157,7 @@ def _free_count(node: NodeView) -> str:
         return ""
     free = sum(gpu.verdict.state == "free" for gpu in node.gpus)
     text = f"{free} free of {len(node.gpus)}"
+    # Instances of a GPU that is free as a whole are not counted a second time.
     instances = sum(
         instance.verdict.state == "free"
         for gpu in node.gpus

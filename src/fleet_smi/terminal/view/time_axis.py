@@ -83,6 +83,7 @@ def _utc_offset(at: float, local: ToLocalTime) -> float:
 
 
 def _label(at: datetime, step: float) -> str:
+    # At midnight the date is shown instead: it says where a new day begins.
     if step < _DAY and (at.hour or at.minute):
         return f"{at:%H:%M}"
     return f"{at:%b} {at.day}"

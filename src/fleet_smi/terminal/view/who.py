@@ -70,6 +70,7 @@ def _all_users(view: PeopleView, columns: int, local: ToLocalTime, *, past: bool
     lines: list[_Line] = [[(_join(heads, widths), "head")]]
     for person, cells in zip(people, table, strict=True):
         role: TextRole | None = "held" if person.idle_gpus else None
+        # The row of processes whose owners are hidden is not a person.
         lines.append([(_join(cells, widths), role if person.seen else "unknown")])
     return lines
 
