@@ -11,7 +11,10 @@ from fleet_smi.hub.history.storage.writer import HistoryWriter
 
 
 class Archive:
-    """Opens the database when created. Close the `recorder` before the archive."""
+    """Opens the database when created.
+
+    Close the `recorder` before the archive: it queues the checkpoints, which are then written.
+    """
 
     def __init__(self, location: str | Path, retention: RetentionPolicy, fleet: FleetState) -> None:
         self._store = open_history(location)

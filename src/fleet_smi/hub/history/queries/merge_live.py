@@ -52,21 +52,21 @@ def filter_batch(start: float, end: float, batch: WriteBatch) -> WriteBatch:
     )
 
 
-def merge_nodes(saved: Iterable[NodeRow], live: WriteBatch) -> list[NodeRow]:
+def merge_nodes(stored: Iterable[NodeRow], live: WriteBatch) -> list[NodeRow]:
     """Every node with its latest name."""
-    return list({row.node_id: row for row in (*saved, *live.nodes)}.values())
+    return list({row.node_id: row for row in (*stored, *live.nodes)}.values())
 
 
-def merge_gpus(saved: Iterable[GpuOfNode], live: WriteBatch) -> list[GpuOfNode]:
+def merge_gpus(stored: Iterable[GpuOfNode], live: WriteBatch) -> list[GpuOfNode]:
     """Every GPU and instance with its latest description."""
-    return list({_gpu_key(gpu): gpu for gpu in (*saved, *live.gpus)}.values())
+    return list({_gpu_key(gpu): gpu for gpu in (*stored, *live.gpus)}.values())
 
 
 def merge_periods(
-    saved: Iterable[GpuPeriods], gpus: Iterable[GpuOfNode], live: WriteBatch
+    stored: Iterable[GpuPeriods], gpus: Iterable[GpuOfNode], live: WriteBatch
 ) -> list[GpuPeriods]:
     """The periods of these GPUs, open ones included."""
-    by_gpu = {_gpu_key(row.gpu): {period.start: period for period in row.periods} for row in saved}
+    by_gpu = {_gpu_key(row.gpu): {period.start: period for period in row.periods} for row in stored}
     for gpu_key, period in live.periods:
         by_gpu.setdefault(gpu_key, {})[period.start] = period
     return [
@@ -77,46 +77,46 @@ def merge_periods(
 
 
 def merge_strip_intervals(
-    saved: Iterable[tuple[GpuOfNode, Sequence[StripInterval]]], live: WriteBatch
+    stored: Iterable[tuple[GpuOfNode, Sequence[StripInterval]]], live: WriteBatch
 ) -> dict[GpuKey, Sequence[StripInterval]]:
     """The strip intervals of GPUs, open ones included."""
-    by_gpu = {_gpu_key(gpu): intervals for gpu, intervals in saved}
+    by_gpu = {_gpu_key(gpu): of_gpu for gpu, of_gpu in stored}
     live_by_gpu: dict[GpuKey, dict[float, StripInterval]] = {}
     for gpu_key, period in live.periods:
         interval = period.start, period.end, period_look(period), period.busy_percent
         live_by_gpu.setdefault(gpu_key, {})[period.start] = interval
     for gpu_key, live_intervals in live_by_gpu.items():
-        stored = {interval[0]: interval for interval in by_gpu.get(gpu_key, ())}
-        by_gpu[gpu_key] = sorted((stored | live_intervals).values(), key=_start)
+        intervals = {interval[0]: interval for interval in by_gpu.get(gpu_key, ())}
+        by_gpu[gpu_key] = sorted((intervals | live_intervals).values(), key=_start)
     return by_gpu
 
 
 def merge_strip_samples(
-    saved: GpuStripSamples, times: SampleTimes, live: WriteBatch
+    stored: GpuStripSamples, times: SampleTimes, live: WriteBatch
 ) -> GpuStripSamples:
     """The strip samples of GPUs, overwritten where a live period covers them."""
-    look_ids = {look: look_id for look_id, look in saved.looks.items()}
+    look_ids = {look: look_id for look_id, look in stored.looks.items()}
     for gpu_key, period in live.periods:
         covered = times.indices_between(period.start, period.end)
         count = covered.stop - covered.start
         if count:
-            samples = saved.gpus.get(gpu_key)
+            samples = stored.gpus.get(gpu_key)
             if samples is None:
-                samples = saved.gpus[gpu_key] = unknown_samples(len(times.numbers))
+                samples = stored.gpus[gpu_key] = unknown_samples(len(times.numbers))
             # Looks that are not stored yet get negative ids, which no stored look has.
             look_id = look_ids.setdefault(period_look(period), -len(look_ids) - 1)
             samples.looks[covered] = [look_id] * count
             samples.loads[covered] = bytes([encode_load(period.busy_percent)]) * count
-    return GpuStripSamples(saved.gpus, {look_id: look for look, look_id in look_ids.items()})
+    return GpuStripSamples(stored.gpus, {look_id: look for look, look_id in look_ids.items()})
 
 
 def merge_occupancies(
-    saved: Iterable[GpuOccupancies], gpus: Iterable[GpuOfNode], live: WriteBatch
+    stored: Iterable[GpuOccupancies], gpus: Iterable[GpuOfNode], live: WriteBatch
 ) -> list[GpuOccupancies]:
     """The occupancies of these GPUs, open ones included."""
     by_gpu = {
         _gpu_key(row.gpu): {(entry.start, entry.holder.pid): entry for entry in row.occupancies}
-        for row in saved
+        for row in stored
     }
     for gpu_key, occupancy in live.occupancies:
         key = occupancy.start, occupancy.holder.pid
@@ -138,17 +138,17 @@ class SavedSnapshot(NamedTuple):
     series: Sequence[SeriesRow]
 
 
-def nodes_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> list[NodeAt]:
+def nodes_at(at: float, stored: SavedSnapshot, live: WriteBatch) -> list[NodeAt]:
     """Each node as of a time; nodes that had not reported yet are left out."""
-    presence = {interval.node_id: interval for interval in saved.presence}
+    presence = {interval.node_id: interval for interval in stored.presence}
     for interval in live.presence:
         known = presence.get(interval.node_id)
         # A live interval may be older than the stored one: late reports fill gaps.
         if interval.start <= at and (known is None or known.start <= interval.start):
             presence[interval.node_id] = interval
-    figures = {row.node_id: _mean_figures(row) for row in _rows_at(at, saved, live)}
+    figures = {row.node_id: _mean_figures(row) for row in _rows_at(at, stored, live)}
     gpus: dict[str, list[GpuAt]] = {}
-    for gpu, period, since in _gpus_at(at, saved, live):
+    for gpu, period, since in _gpus_at(at, stored, live):
         of_gpu = figures.get(gpu.node_id, {}).get(gpu.uuid, {})
         gpu_at = GpuAt(gpu=gpu, period=period, since=since, figures=of_gpu)
         gpus.setdefault(gpu.node_id, []).append(gpu_at)
@@ -159,14 +159,14 @@ def nodes_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> list[NodeAt]:
             gpus=tuple(gpus.get(node.node_id, ())),
             figures=figures.get(node.node_id, {}).get("", {}),
         )
-        for node in saved.nodes
+        for node in stored.nodes
         if node.node_id in presence
     ]
 
 
-def _rows_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> Iterable[SeriesRow]:
+def _rows_at(at: float, stored: SavedSnapshot, live: WriteBatch) -> Iterable[SeriesRow]:
     """The finest row of each node that contains a time."""
-    finest = {row.node_id: row for row in saved.series}
+    finest = {row.node_id: row for row in stored.series}
     for row in live.series:
         single, known = slice_row_at(row, at), finest.get(row.node_id)
         if single is not None and (known is None or single.grain_seconds <= known.grain_seconds):
@@ -175,14 +175,14 @@ def _rows_at(at: float, saved: SavedSnapshot, live: WriteBatch) -> Iterable[Seri
 
 
 def _gpus_at(
-    at: float, saved: SavedSnapshot, live: WriteBatch
+    at: float, stored: SavedSnapshot, live: WriteBatch
 ) -> Iterator[tuple[GpuOfNode, Period, float]]:
     """Each GPU with its last period that began by `at`, and the start of its state."""
-    started = {_gpu_key(gpu): [period] for gpu, period in saved.periods}
+    started = {_gpu_key(gpu): [period] for gpu, period in stored.periods}
     for gpu_key, period in live.periods:
         if period.start <= at:
             started.setdefault(gpu_key, []).append(period)
-    for gpu in saved.gpus:
+    for gpu in stored.gpus:
         if _gpu_key(gpu) in started:
             # Of two with the same start the live one, which comes later, wins.
             by_start = {period.start: period for period in started[_gpu_key(gpu)]}

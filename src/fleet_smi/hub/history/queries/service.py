@@ -240,14 +240,14 @@ class HistoryService:
 
     def _fleet(self, at: float, live: WriteBatch) -> FleetView:
         queries = self._queries
-        saved = SavedSnapshot(
+        stored = SavedSnapshot(
             nodes=merge_nodes(queries.nodes(), live),
             presence=queries.presence_at(at),
             gpus=merge_gpus(queries.gpus(), live),
             periods=queries.periods_at(at),
             series=queries.series_at(at),
         )
-        return fleet_at(at, nodes_at(at, saved, live))
+        return fleet_at(at, nodes_at(at, stored, live))
 
     def _backfill(
         self, ribbon: Ribbon, missing: Sequence[float], seconds: float, live: WriteBatch
@@ -255,8 +255,8 @@ class HistoryService:
         first, last = missing[0], missing[-1] + seconds
         recent = filter_batch(first, last, live)
         gpus = merge_gpus(self._queries.gpus(), recent)
-        saved = self._queries.periods(None, first, last)
-        periods = merge_periods(saved, gpus, recent)
+        stored = self._queries.periods(None, first, last)
+        periods = merge_periods(stored, gpus, recent)
         # Live intervals last: of two with the same start the last wins.
         presence = [*self._queries.presence(first, last), *recent.presence]
         moments = [*ribbon.moments, *backfill_points(missing, seconds, periods, presence)]
@@ -270,13 +270,13 @@ class HistoryService:
         end: float,
         live: WriteBatch,
     ) -> list[GpuPeriods]:
-        saved = self._queries.periods(gpu_keys, start, end)
-        return merge_periods(saved, gpus, live)
+        stored = self._queries.periods(gpu_keys, start, end)
+        return merge_periods(stored, gpus, live)
 
     def _occupancies(
         self, start: float, end: float, user: str | None, live: WriteBatch
     ) -> list[GpuOccupancies]:
-        saved = self._queries.occupancies(start, end, user)
+        stored = self._queries.occupancies(start, end, user)
         gpus = merge_gpus(self._queries.gpus(), live)
         of_user = [item for item in live.occupancies if user in (None, item[1].holder.user)]
-        return merge_occupancies(saved, gpus, WriteBatch(occupancies=of_user))
+        return merge_occupancies(stored, gpus, WriteBatch(occupancies=of_user))

@@ -32,6 +32,7 @@ _MAX_GAPS = 8
 _MIN_GAP_SECONDS = 1.0
 
 TimeGap = tuple[float, float]
+"""Start and end of a silence of the node. In a `Gap` of the model, rows could not be written."""
 
 
 class LedgerState(Struct, kw_only=True, array_like=True):
@@ -174,7 +175,7 @@ class Ledger:
         self.gaps = [*recent, (start, end)][-_MAX_GAPS:]
 
     def end(self, at: float, batch: WriteBatch) -> None:
-        """End all intervals at `at`, for good."""
+        """End all intervals at `at`; none can continue after it."""
         # Before `update`, which would begin a presence where there is none.
         batch.presence += self._presence(at)
         self.update((), at, batch)

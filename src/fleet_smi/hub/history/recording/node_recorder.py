@@ -305,7 +305,7 @@ class NodeRecorder:
     def _diff(self, change: FleetChange, at: float, batch: WriteBatch, *, full: bool) -> None:
         """Update the ledger: of the changed GPUs only, or of all in a `full` diff."""
         snapshot, standings = change.snapshot, change.standings
-        # The fleet hands on the same list while the GPUs of a node stay the same.
+        # By identity: the fleet passes the same list while the GPUs of a node stay the same.
         full = full or change.reported_uuids is not self._reported_uuids
         changed = None if full else self._detector.changed_gpus(change)
         if changed is None:

@@ -22,7 +22,7 @@ class QueuedBatch(NamedTuple):
 
 
 class WriteQueue:
-    """Batches in the order in which they came.
+    """Batches in the order in which they were queued.
 
     A dropped batch widens the `lost` range, which the writer stores as a gap and resets.
     """

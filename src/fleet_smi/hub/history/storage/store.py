@@ -38,9 +38,9 @@ HISTORY_FILE = "history.db"
 _FILE_PRAGMAS = ("auto_vacuum=INCREMENTAL", "journal_mode=WAL")
 _CONNECTION_PRAGMAS = (
     "synchronous=NORMAL",
-    "journal_size_limit=67108864",
+    "journal_size_limit=67108864",  # 64 MiB, to which a longer WAL is truncated
     "wal_autocheckpoint=4000",  # hot pages change many times before they are copied once
-    "cache_size=-16384",
+    "cache_size=-16384",  # negative is KiB: 16 MiB
 )
 _CONNECT_SECONDS = 5
 _LOCK_POLL_SECONDS = 0.05
