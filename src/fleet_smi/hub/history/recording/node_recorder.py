@@ -45,7 +45,8 @@ class NodeRecorder:
     """Records the reports of one node.
 
     Time up to `_accounted_until` is counted in the ledger. A report that shows no change is
-    only buffered, while it is older than `_buffer_until`; any other needs a full diff. At
+    only buffered, while it is older than `_buffer_until`; any other is compared with the one
+    before, GPU by GPU, or in a full diff where `_buffer_until` is minus infinity. At
     `_rollup_due` the buffered samples are rolled up into rows. `states` has the state of each
     GPU and is empty while the node is silent. `_reported_uuids` are the GPUs in the latest
     report. `_runs` maps each run of the agent to its latest sequence number: a report with a
@@ -121,7 +122,7 @@ class NodeRecorder:
     def record(
         self, change: FleetChange, batch: WriteBatch, min_spacing_seconds: float = 0.0
     ) -> bool:
-        """Record a report by a full diff; return false when its time has been counted before."""
+        """Record a report that may show changes; return false when its time was counted before."""
         if change.at < self.last_report_at:
             self._buffer_until = -inf  # the next report needs a full diff
             # A backlog that is resent after a kill may be older than the largest clock step:
