@@ -117,8 +117,8 @@ def test_threads_can_call_concurrently() -> None:
     assert counts == [3] * 8
 
 
-def count_gpus(answers: "multiprocessing.SimpleQueue[int]") -> None:
-    answers.put(len(fleet_smi.gpus()))
+def count_gpus(results: "multiprocessing.SimpleQueue[int]") -> None:
+    results.put(len(fleet_smi.gpus()))
     assert api._machine._fleet is not None
     api._machine._fleet.close()
 
@@ -126,11 +126,11 @@ def count_gpus(answers: "multiprocessing.SimpleQueue[int]") -> None:
 def test_a_forked_child_starts_its_own_reader() -> None:
     assert len(fleet_smi.gpus()) == 3
     fork = multiprocessing.get_context("fork")
-    answers = fork.SimpleQueue()
-    copy = fork.Process(target=count_gpus, args=(answers,))
+    results = fork.SimpleQueue()
+    copy = fork.Process(target=count_gpus, args=(results,))
     copy.start()
     copy.join()
-    assert answers.get() == 3
+    assert results.get() == 3
     assert len(fleet_smi.gpus()) == 3
 
 

@@ -1,4 +1,4 @@
-"""Rules about the tree itself: what is listed is what is there, and nothing grows too large."""
+"""Architecture rules: registries match the files, file sizes, import costs."""
 
 import ast
 import subprocess
@@ -108,13 +108,13 @@ def test_a_file_says_what_it_is_and_stays_small(path: Path) -> None:
     assert len(text.splitlines()) <= MOST_LINES
 
 
-def test_tests_stand_in_the_rooms_of_what_they_test() -> None:
+def test_tests_are_in_the_folders_of_what_they_test() -> None:
     rooms = {path.name for path in SOURCE.iterdir() if path.is_dir()} - {"__pycache__"}
     tested = {path.name for path in (PROJECT / "tests").iterdir() if path.is_dir()}
     assert rooms <= tested
 
 
-def test_there_is_no_room_for_everything() -> None:
+def test_there_is_no_catch_all_module() -> None:
     assert not [path for path in SOURCES if path.stem in ("utils", "util", "helpers", "common")]
 
 
@@ -137,8 +137,8 @@ def test_the_quick_commands_import_nothing_slow() -> None:
 
 
 def test_help_does_not_touch_the_machine() -> None:
-    for question in ("--help", "--version"):
-        assert not imported_by(question) & {"fleet_smi.local", "msgspec"}
+    for flag in ("--help", "--version"):
+        assert not imported_by(flag) & {"fleet_smi.local", "msgspec"}
 
 
 def test_the_version_is_the_installed_one() -> None:
@@ -147,7 +147,7 @@ def test_the_version_is_the_installed_one() -> None:
     assert version("fleet-smi") == fleet_smi.__version__
 
 
-def test_the_project_names_no_place_of_download() -> None:
+def test_pinned_requirements_contain_no_urls() -> None:
     pins = list((PROJECT / "requirements").glob("*.txt"))
     assert len(pins) == 2
     assert all("://" not in path.read_text() for path in pins)

@@ -1,4 +1,4 @@
-"""What the run of cluster-smi's port measures, and what it says where it cannot."""
+"""The benchmark of the cluster-smi port: what it measures, and its failure."""
 
 import os
 import sys
@@ -18,11 +18,11 @@ def test_the_port_measures_the_cost_of_a_report() -> None:
         assert 0 < float(port.request("translate")) < 0.01
 
 
-def test_where_it_does_not_run_the_budget_is_missed(
+def test_a_port_that_does_not_run_misses_its_budget(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Broken(PeerTool):
-        """A Python that ends at once."""
+        """A Python that exits immediately."""
 
         @property
         def python(self) -> Path:

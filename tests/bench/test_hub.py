@@ -1,4 +1,4 @@
-"""What the run of the hub under load makes of what it sees."""
+"""The benchmark of the hub under load: parsing, summary and budgets."""
 
 import os
 import time
@@ -22,7 +22,7 @@ WINDOW = hub.HubWindow(
 )
 
 
-def test_what_the_load_says_is_understood() -> None:
+def test_the_output_of_the_load_generator_is_parsed() -> None:
     tally = LoadCounters(sent=10_001, late=3, failed=2)
     for _ in range(100):
         tally.acknowledge(0.01)
@@ -44,14 +44,14 @@ def test_the_description_has_rate_cpu_share_and_delays() -> None:
         listener_bytes_per_second=20_480.0,
         delays=(0.01, 0.02, 0.4),
     )
-    said = hub.describe_run(run)
-    assert "2000 reports/s acknowledged, 0 failed" in said
-    assert "0.12 of a core, 100 MiB resident" in said
-    assert "20 KiB/s each" in said
-    assert "20 ms, at most 400 ms" in said
+    text = hub.describe_run(run)
+    assert "2000 reports/s acknowledged, 0 failed" in text
+    assert "0.12 of a core, 100 MiB resident" in text
+    assert "20 KiB/s each" in text
+    assert "20 ms, at most 400 ms" in text
 
 
-def test_a_hub_that_falls_behind_is_said_to() -> None:
+def test_a_hub_that_falls_behind_is_reported() -> None:
     slow = replace(WINDOW, acknowledged=4_000)
     run = hub.HubRun(windows=(slow,), hub_bytes=0, listener_bytes_per_second=0.0, delays=())
     assert hub.describe_run(run).startswith("THE HUB DID NOT KEEP UP: 800 of 2,000 reports/s")

@@ -1,4 +1,4 @@
-"""What the run of the page in Chromium makes of what it sees, and what it says without one."""
+"""The benchmark of the page in Chromium: summary, budgets, and without Chromium."""
 
 import os
 from dataclasses import replace
@@ -79,19 +79,19 @@ def test_the_cost_of_an_update_is_its_mean_in_each_window() -> None:
 
 
 def test_notes_have_update_rate_load_and_frame_times() -> None:
-    words = page.summarize(90_000, USUAL, MANY).notes
-    assert "1,000 nodes × 8 GPUs, watched for 40 s: 10.0 updates/s" in words
-    assert "the page's thread busy 10%" in words
-    assert "the longest 100 ms" in words
+    notes = page.summarize(90_000, USUAL, MANY).notes
+    assert "1,000 nodes × 8 GPUs, watched for 40 s: 10.0 updates/s" in notes
+    assert "the page's thread busy 10%" in notes
+    assert "the longest 100 ms" in notes
 
 
-def test_where_there_is_no_chromium_only_the_size_is_judged() -> None:
+def test_without_chromium_only_the_size_is_judged() -> None:
     found = outcomes(page.unavailable("no Chromium on this machine", 90_000))
     assert found.pop(page.FILES) == "kept"
     assert set(found.values()) == {"not judged"}
 
 
-def test_a_page_that_does_not_run_misses_all_that_it_should_have_shown() -> None:
+def test_a_page_that_does_not_run_misses_every_browser_budget() -> None:
     found = outcomes(page.failed_measurement("it did not draw", 90_000))
     assert found.pop(page.FILES) == "kept"
     assert set(found.values()) == {"missed"}

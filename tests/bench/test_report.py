@@ -36,7 +36,7 @@ def test_a_budget_is_the_most_that_the_ratio_may_be(ours: float, outcome: str) -
     assert check_budget(PAIR, measured((ours,), (1.0,))).outcome == outcome
 
 
-def test_the_ratio_of_minimums_decides_whatever_disturbed_the_other_rounds() -> None:
+def test_the_ratio_of_minimums_decides_however_slow_other_rounds_were() -> None:
     judged = check_budget(PAIR, measured((0.4, 3.0, 3.0), (1.0, 1.2, 1.4)))
     assert judged.minimum_ratio == pytest.approx(0.4)
     assert judged.median_ratio == pytest.approx(2.5)
@@ -54,7 +54,7 @@ def test_without_the_peer_a_budget_is_not_judged() -> None:
     assert judged.outcome == "not judged"
 
 
-def test_what_fails_of_ours_misses_its_budget() -> None:
+def test_a_failure_of_fleet_smi_misses_its_budget() -> None:
     assert check_budget(PAIR, measured((), (1.0,))).outcome == "missed"
 
 
@@ -108,7 +108,7 @@ def test_a_long_remark_does_not_widen_the_columns() -> None:
     )
 
 
-def test_import_times_are_read_from_what_python_prints() -> None:
+def test_import_times_are_parsed_from_python_s_output() -> None:
     printed = (
         "import time: self [us] | cumulative | imported package\n"
         "import time:       178 |        178 |   _io\n"
@@ -122,12 +122,12 @@ def test_import_times_are_read_from_what_python_prints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "said"),
+    ("printed", "expected"),
     [
         ("ERROR: no release 9\nnote: try again\n", "no release 9"),
         ("Traceback\n  File x\nAttributeError: decode\n", "AttributeError: decode"),
         ("\n", "it did not say why"),
     ],
 )
-def test_a_failure_is_reported_in_one_line(printed: str, said: str) -> None:
-    assert last_error(printed) == said
+def test_a_failure_is_reported_in_one_line(printed: str, expected: str) -> None:
+    assert last_error(printed) == expected

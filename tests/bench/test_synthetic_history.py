@@ -1,4 +1,4 @@
-"""The past that is made to be asked: it is one that a hub could have written."""
+"""The synthetic history of the query benchmark is one that a hub could have written."""
 
 import sqlite3
 from pathlib import Path
@@ -20,15 +20,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_every_question_has_an_answer(made: Path) -> None:
+def test_every_benchmark_query_returns_rows(made: Path) -> None:
     store = open_history(made)
-    for label, question in history.queries(DAYS).items():
-        if "figures" not in label and "user" not in label:  # of a node that is not there
-            assert question(HistoryQueries(store)), label
+    for label, query in history.queries(DAYS).items():
+        if (
+            "figures" not in label and "user" not in label
+        ):  # these name a node and a user that it lacks
+            assert query(HistoryQueries(store)), label
     store.close()
 
 
-def test_its_periods_and_sums_come_to_all_the_time_of_its_gpus(made: Path) -> None:
+def test_periods_and_sums_cover_all_gpu_time(made: Path) -> None:
     store = open_history(made)
     asking, start = HistoryQueries(store), float(synthetic_history.END - SECONDS)
     gpus = NODES * synthetic_history.GPUS
@@ -44,7 +46,7 @@ def test_its_periods_and_sums_come_to_all_the_time_of_its_gpus(made: Path) -> No
     store.close()
 
 
-def test_figures_are_there_for_every_minute(made: Path) -> None:
+def test_there_are_figures_for_every_minute(made: Path) -> None:
     with sqlite3.connect(made) as database:
         grains = dict(database.execute("SELECT grain, count(*) FROM series GROUP BY grain"))
     database.close()

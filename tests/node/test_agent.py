@@ -19,7 +19,7 @@ def test_ticks_do_not_drift() -> None:
         assert now == 50.0 + count * 0.1
 
 
-def test_ticks_that_were_missed_are_gone() -> None:
+def test_missed_ticks_are_skipped() -> None:
     ticks = Ticker(2.0, 0.0)
     assert [ticks.next_after(now) for now in (0.5, 9.1, 9.2)] == [2.0, 10.0, 12.0]
 
@@ -42,28 +42,28 @@ def test_a_tick_is_in_the_future_and_comes_once(
 
 
 class Enough(Exception):
-    """Ends an agent in a test."""
+    """Raised to stop the agent."""
 
 
 class Listener:
-    """An outlet that hears a few snapshots and then has had enough."""
+    """An outlet that receives a few snapshots and then stops the agent."""
 
     name = "listener"
 
     def __init__(self, enough: int, requested_interval_seconds: float | None = None) -> None:
         self.requested_interval_seconds = requested_interval_seconds
-        self.heard: list[Snapshot] = []
+        self.received: list[Snapshot] = []
         self.at: list[float] = []
         self._enough = enough
 
     def publish(self, snapshot: Snapshot) -> None:
-        self.heard.append(snapshot)
+        self.received.append(snapshot)
         self.at.append(time.monotonic())
-        if len(self.heard) == self._enough:
+        if len(self.received) == self._enough:
             raise Enough
 
     def deliver(self, snapshot: Snapshot) -> None:
-        self.heard.append(snapshot)
+        self.received.append(snapshot)
 
     def close(self) -> None:
         pass
@@ -80,17 +80,17 @@ def lived(listener: Listener, interval_seconds: float) -> Listener:
     return listener
 
 
-def test_snapshots_of_one_life_are_numbered_and_labelled() -> None:
-    heard = lived(Listener(3), 0.1).heard
-    assert [each.sequence for each in heard] == [1, 2, 3]
-    assert {each.run_id for each in heard} == {"one life"}
-    assert heard[0].labels == {"rack": "a"}
-    assert heard[0].interval_seconds == 0.1
+def test_snapshots_of_one_run_are_numbered_and_labelled() -> None:
+    received = lived(Listener(3), 0.1).received
+    assert [each.sequence for each in received] == [1, 2, 3]
+    assert {each.run_id for each in received} == {"one life"}
+    assert received[0].labels == {"rack": "a"}
+    assert received[0].interval_seconds == 0.1
 
 
-def test_the_other_end_may_ask_for_slower_but_not_for_faster() -> None:
-    assert [each.interval_seconds for each in lived(Listener(2, 0.3), 0.1).heard] == [0.1, 0.3]
-    assert [each.interval_seconds for each in lived(Listener(2, 0.01), 0.1).heard] == [0.1, 0.1]
+def test_the_hub_may_request_a_slower_interval_but_not_a_faster_one() -> None:
+    assert [each.interval_seconds for each in lived(Listener(2, 0.3), 0.1).received] == [0.1, 0.3]
+    assert [each.interval_seconds for each in lived(Listener(2, 0.01), 0.1).received] == [0.1, 0.1]
 
 
 def test_requested_intervals_cannot_silence_an_agent() -> None:

@@ -17,7 +17,7 @@ from fleet_smi.node.spool import MAX_BATCH_SAMPLES, EncodedSample, Spool
 
 
 def sample(sequence: int, run_id: str = "run", weight: int = 0) -> EncodedSample:
-    # What does not compress, so that a bound is reached with few of them.
+    # Incompressible, so that few samples reach a size limit.
     body = {"run_id": run_id, "sequence": sequence, "rest": os.urandom(weight)}
     return EncodedSample(run_id, sequence, msgspec.msgpack.encode(body))
 
@@ -27,7 +27,7 @@ def sequences(samples: list[EncodedSample]) -> list[int]:
 
 
 def drained(buffer: ReportBuffer) -> list[int]:
-    """All that goes out, in order, to a hub that keeps everything at once."""
+    """Send everything to a hub that stores it immediately; return the sequence numbers."""
     sent: list[int] = []
     while batch := buffer.next_batch():
         sent += sequences(batch)
@@ -67,7 +67,7 @@ def test_sent_samples_that_are_not_durable_are_sent_again(spool: Spool) -> None:
     assert drained(buffer) == [4, 5, 6]
 
 
-def test_what_was_taken_and_never_answered_goes_out_again(spool: Spool) -> None:
+def test_samples_sent_without_a_response_are_sent_again(spool: Spool) -> None:
     buffer = ReportBuffer(spool)
     buffer.add(sample(1))
     buffer.next_batch()
@@ -80,7 +80,7 @@ def test_while_the_hub_is_unreachable_every_sample_is_spooled_immediately(tmp_pa
     buffer.requeue()
     for sequence in range(1, 4):
         buffer.add(sample(sequence))
-    # Nobody closes it: this is what a killed agent leaves behind.
+    # Not closed: this is what a killed agent leaves behind.
     copy = tmp_path / "copy"
     copy.mkdir(mode=0o700)
     for path in stored(tmp_path):
@@ -91,7 +91,7 @@ def test_while_the_hub_is_unreachable_every_sample_is_spooled_immediately(tmp_pa
     buffer.close()
 
 
-def test_a_restarted_agent_sends_the_old_life_first(tmp_path: Path) -> None:
+def test_a_restarted_agent_sends_the_samples_of_its_last_run_first(tmp_path: Path) -> None:
     before = ReportBuffer(Spool(str(tmp_path / "spool")))
     for sequence in range(1, 251):
         before.add(sample(sequence, "old"))
@@ -121,7 +121,7 @@ def test_back_filled_samples_that_are_not_durable_are_sent_again_first(spool: Sp
     assert drained(buffer) == list(range(1, 2 * MAX_BATCH_SAMPLES))
 
 
-def test_a_sample_that_the_hub_will_never_have_is_given_up(spool: Spool) -> None:
+def test_a_sample_that_the_hub_refuses_for_good_is_dropped(spool: Spool) -> None:
     buffer = ReportBuffer(spool)
     buffer.add(sample(1))
     buffer.next_batch()
@@ -178,7 +178,7 @@ def test_an_hour_at_two_seconds_fits_unthinned(spool: Spool) -> None:
     assert drained(buffer) == list(range(1, 1801))
 
 
-def test_only_the_agent_can_read_what_it_keeps(spool: Spool, tmp_path: Path) -> None:
+def test_the_spool_is_readable_by_its_owner_only(spool: Spool, tmp_path: Path) -> None:
     spool.append(sample(1))
     assert stat.S_IMODE((tmp_path / "spool").stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in stored(tmp_path)} == {0o600}

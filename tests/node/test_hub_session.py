@@ -17,7 +17,7 @@ BODIES = [b"", b"<html>", b"[]", b"\xff", b'{"hub":1}', b'{"error":' * 5000, byt
 @pytest.mark.parametrize("status", ["200 OK", "404 Not Found", "500 Oh"])
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:9]))
 @pytest.mark.parametrize("join_token", [None, "join-token"])
-def test_what_is_no_hub_is_unreachable(
+def test_a_server_that_is_not_a_hub_is_unreachable(
     tmp_path: Path, status: str, body: bytes, join_token: str | None
 ) -> None:
     with (

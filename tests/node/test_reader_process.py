@@ -143,7 +143,7 @@ def test_a_child_that_dies_fails_one_reading_and_is_replaced(outside: Reader) ->
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_hung_subject_is_given_up_and_the_others_are_answered(
+def test_a_hung_subject_is_abandoned_and_the_others_are_read(
     machine: SimulatedMachine, place: int
 ) -> None:
     machine.set_scenario(HUNG)
@@ -163,7 +163,7 @@ def test_a_hung_subject_is_given_up_and_the_others_are_answered(
     reader.close()
 
 
-def test_a_slow_subject_is_waited_for_as_long_as_it_comes_on(machine: SimulatedMachine) -> None:
+def test_a_slow_subject_is_awaited_while_it_makes_progress(machine: SimulatedMachine) -> None:
     slow = SimGpu(faults={"PowerUsage": "slow=400"})
     machine.set_scenario(Scenario(gpus=[slow, slow, slow, slow]))
     reader = Reader(spawn_worker)
@@ -200,7 +200,7 @@ def test_subjects_without_time_left_are_reported_as_not_answering(
     reader.close()
 
 
-def test_a_hung_subject_rests_and_keeps_the_time_since_when(machine: SimulatedMachine) -> None:
+def test_a_hung_subject_backs_off_and_keeps_the_time_of_its_hang(machine: SimulatedMachine) -> None:
     machine.set_scenario(HUNG)
     reader = Reader(spawn_worker)
     (first,) = ask(reader, NVIDIA, timeout_seconds=0.3)
@@ -221,12 +221,12 @@ def children_of(reader: Reader) -> int:
 
 
 def wake(reader: Reader) -> None:
-    """Let the time pass that a silent subject is left alone."""
+    """Skip the back-off of a subject that does not respond."""
     reader._backoff["nvidia"] = reader._backoff["nvidia"]._replace(retry_at=0.0)
 
 
 class UnkillableChild(ProcessWorker):
-    """A child in the state that no signal ends; it is gone when the test says so."""
+    """A child in uninterruptible sleep: no signal ends it until the test lets it go."""
 
     freed = False
 
@@ -238,7 +238,7 @@ class UnkillableChild(ProcessWorker):
         return self.freed
 
 
-def test_beside_a_child_that_cannot_be_killed_no_second_one_asks_that_subject(
+def test_while_a_child_cannot_be_killed_no_other_reads_its_subject(
     machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[UnkillableChild] = []
@@ -264,7 +264,7 @@ def test_beside_a_child_that_cannot_be_killed_no_second_one_asks_that_subject(
     assert len(value(reader, NVIDIA)["devices"]) == 1
     reader.close()
     for child in started:
-        ProcessWorker.has_exited(child)  # bury it: the test only pretended that it lived on
+        ProcessWorker.has_exited(child)  # reap it: the test only pretended that it was still alive
 
 
 def test_after_a_mismatch_a_new_child_loads_the_new_library(machine: SimulatedMachine) -> None:
@@ -286,7 +286,7 @@ def test_the_worker_exits_when_its_parent_is_gone() -> None:
     os.close(child.progress_fd)
 
 
-def test_the_reader_ends_when_a_request_breaks_off() -> None:
+def test_the_worker_exits_on_a_truncated_request() -> None:
     child = spawn_worker()
     os.write(child.requests_fd, b"\0\0\0\x40half")
     os.close(child.requests_fd)
@@ -295,8 +295,8 @@ def test_the_reader_ends_when_a_request_breaks_off() -> None:
     os.close(child.progress_fd)
 
 
-def test_large_answers_arrive_whole(tmp_path: Path) -> None:
-    # Larger than a pipe holds: the child must go on writing while we read.
+def test_large_results_arrive_complete(tmp_path: Path) -> None:
+    # Larger than a pipe buffer: the child must keep writing while we read.
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/machine-id").write_text("x" * 65_536)
     (tmp_path / "proc/sys/kernel/random").mkdir(parents=True)

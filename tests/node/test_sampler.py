@@ -22,12 +22,12 @@ from tests.machines import SimulatedMachine, UserProcesses, wait_until
 
 
 class ScriptedReader(Reader):
-    """A reader whose answers are written down beforehand."""
+    """A reader with scripted results."""
 
-    def __init__(self, **answers: Any) -> None:
+    def __init__(self, **results: Any) -> None:
         super().__init__(self._nobody)
-        self.answers = answers
-        self.asked: list[str] = []
+        self.results = results
+        self.requested: list[str] = []
 
     def read(
         self, requests: Sequence[ReadRequest], timeout_seconds: float, total_timeout_seconds: float
@@ -35,11 +35,11 @@ class ScriptedReader(Reader):
         return [self._answer(subject) for subject, _ in requests]
 
     def _answer(self, subject: str) -> ReadResult:
-        self.asked.append(subject)
-        answer = self.answers.get(subject, NotPresent(f"no {subject} here"))
-        if isinstance(answer, CollectError):
-            return ReadResult(None, answer, 0.001)
-        return ReadResult(answer, None, 0.001)
+        self.requested.append(subject)
+        result = self.results.get(subject, NotPresent(f"no {subject} here"))
+        if isinstance(result, CollectError):
+            return ReadResult(None, result, 0.001)
+        return ReadResult(result, None, 0.001)
 
     @staticmethod
     def _nobody() -> ProcessWorker:
@@ -122,7 +122,7 @@ def test_a_bug_in_one_collector_does_not_blind_the_node() -> None:
 def test_fallbacks_are_not_read_where_nvml_works() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)))
     Sampler(reader).sample()
-    assert not {"nvidia_smi", "nvidia_kernel"} & set(reader.asked)
+    assert not {"nvidia_smi", "nvidia_kernel"} & set(reader.requested)
 
 
 def test_a_driver_that_fails_without_time_left_keeps_its_message(
@@ -148,15 +148,15 @@ def test_a_node_keeps_its_identity_when_the_host_is_unreadable() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), host=HOST)
     sampler = Sampler(reader)
     first = sampler.sample()
-    reader.answers["host"] = NotAnswering("did not answer")
+    reader.results["host"] = NotAnswering("did not answer")
     second = sampler.sample()
     assert (second.node_id, second.name) == (first.node_id, first.name)
 
 
-def test_nvidia_smi_gives_up_before_it_is_given_up(
+def test_a_hung_nvidia_smi_is_killed_before_the_reader_times_out(
     machine: SimulatedMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # NVML takes its time to fail, and then nvidia-smi hangs.
+    # NVML is slow to fail, and then nvidia-smi hangs.
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "nvidia-smi"
@@ -186,7 +186,7 @@ def only_nvidia_smi(lib_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-# The driver tells these through one of the two ways only.
+# Only one of NVML and nvidia-smi reports these.
 NOT_IN_BOTH = {
     "addressing",
     "energy_joules",
@@ -233,7 +233,7 @@ def test_nvml_and_nvidia_smi_give_the_same_values(
     assert second.host.driver_version == driver
 
 
-def test_a_hostile_name_of_the_node_is_cleaned() -> None:
+def test_a_hostile_node_name_is_sanitised() -> None:
     sampler = Sampler(ScriptedReader(host=HOST), name="gpu\x1b[31m\n07\udcff" + "x" * 100_000)
     name = sampler.sample().name
     assert name.startswith("gpu [31m 07 xxx")

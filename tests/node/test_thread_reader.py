@@ -1,6 +1,6 @@
 """The reader in a thread: a hung thread is abandoned, and a process replaces it.
 
-Each case is a program of its own: a thread that hangs can only be ended with its process.
+Each case runs in its own process: a hung thread can only be ended with its process.
 """
 
 import subprocess
@@ -45,7 +45,7 @@ print("devices", len(answer.value["devices"]), flush=True)
 
 
 def _played(machine: SimulatedMachine, script: str, *scenarios: Scenario) -> list[str]:
-    """What a program prints, which looks at one scenario after the other."""
+    """Run a program through these scenarios and return the lines it prints."""
     first, *others = scenarios
     machine.set_scenario(first)
     with subprocess.Popen(
@@ -67,7 +67,7 @@ def _played(machine: SimulatedMachine, script: str, *scenarios: Scenario) -> lis
     return lines
 
 
-def test_after_a_hang_a_process_asks_the_others_and_later_the_same(
+def test_after_a_hang_a_process_reads_the_other_subjects_and_later_the_hung_one(
     machine: SimulatedMachine,
 ) -> None:
     hung = Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"})

@@ -1,4 +1,4 @@
-"""Fallback on `amd-smi`, `rocm-smi` and `xpu-smi` where the kernel's files tell too little."""
+"""Fallback on `amd-smi`, `rocm-smi` and `xpu-smi` where the kernel's files have too little."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""How each view looks, light and dark: nothing that shuts anybody out, and a picture to look at."""
+"""Accessibility of each view in both themes, checked by axe; saves a screenshot of each."""
 
 from pathlib import Path
 
@@ -85,6 +85,6 @@ def test_the_theme_follows_the_system_until_one_is_chosen(
 
 
 def _ground(page: Page) -> list[int]:
-    """The colour behind everything, as red, green and blue."""
-    words = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    return [int(part) for part in words[words.index("(") + 1 : -1].split(",")[:3]]
+    """Return the background colour of the page as red, green and blue."""
+    colour = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    return [int(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]

@@ -1,4 +1,4 @@
-"""What the page says where there is nothing to show: no machine, no match, no GPU."""
+"""Empty states of the page: no machine, no match, no GPU."""
 
 from playwright.sync_api import Page, expect
 

@@ -1,4 +1,4 @@
-""" "I need a GPU": the hub's own answer, and lines that can be taken away."""
+"""The card "I need a GPU": the hub's selection, and commands to copy."""
 
 import re
 from typing import Any
@@ -12,19 +12,19 @@ from tests.server.threaded_hub import ThreadedHub
 
 @pytest.fixture
 def need(lab: ThreadedHub, page: Page) -> Locator:
-    """The card that asks and answers."""
+    """The card "I need a GPU"."""
     page.goto(lab.url)
     return page.get_by_role("region", name="I need a GPU")
 
 
-def _offered(hub: ThreadedHub, question: str) -> list[dict[str, Any]]:
-    answer = hub.request("GET", f"/api/v1/free?{question}")
-    offered: list[dict[str, Any]] = msgspec.json.decode(answer.body)["offered"]
+def _offered(hub: ThreadedHub, query: str) -> list[dict[str, Any]]:
+    response = hub.request("GET", f"/api/v1/free?{query}")
+    offered: list[dict[str, Any]] = msgspec.json.decode(response.body)["offered"]
     return offered
 
 
 def _copied(page: Page, need: Locator, what: str) -> str:
-    """What the clipboard holds once the button says that it was copied."""
+    """Return the clipboard once the button confirms the copy."""
     button = need.get_by_role("button", name=re.compile(f"{what}$"))
     button.click()
     expect(button).to_contain_text("Copied")
@@ -59,8 +59,8 @@ def test_several_nodes_are_offered_if_one_has_too_few(need: Locator) -> None:
 
 def test_an_impossible_request_shows_the_hub_s_reason(lab: ThreadedHub, need: Locator) -> None:
     need.get_by_label("Free memory per GPU").select_option(label="≥ 120 GiB")
-    answer = lab.request("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
-    expect(need).to_contain_text(msgspec.json.decode(answer.body)["unmet"])
+    response = lab.request("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
+    expect(need).to_contain_text(msgspec.json.decode(response.body)["unmet"])
 
 
 def test_each_command_can_be_copied_with_a_confirmation(

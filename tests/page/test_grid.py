@@ -1,4 +1,4 @@
-"""The grid: a row a node, a cell a GPU, and the card that tells the rest."""
+"""The grid: one row per node, one cell per GPU, and the card with the details."""
 
 import re
 
@@ -17,7 +17,7 @@ INKED = """canvas => {
 
 @pytest.fixture
 def grid(lab: ThreadedHub, page: Page) -> Locator:
-    """The grid of the lab, with all its cells."""
+    """The grid of the sample fleet, once all cells are rendered."""
     page.goto(lab.url)
     found = page.get_by_role("grid", name="GPUs by node")
     expect(found.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
@@ -33,7 +33,7 @@ def _card(page: Page, name: str) -> Locator:
 
 
 def _nodes(grid: Locator) -> list[str]:
-    """The names of the nodes from top to bottom."""
+    """Return the names of the nodes, from top to bottom."""
     return grid.get_by_role("rowheader").get_by_role("link").locator("b").all_inner_texts()
 
 
@@ -91,8 +91,8 @@ def test_a_node_without_a_gpu_says_so(grid: Locator) -> None:
 def test_pointing_at_a_cell_opens_its_card_and_leaving_closes_it(grid: Locator, page: Page) -> None:
     _cell(page, "gpu01 GPU 1").hover()
     card = _card(page, "gpu01 GPU 1")
-    for words in ("busy: alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):
-        expect(card).to_contain_text(words)
+    for text in ("busy: alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):
+        expect(card).to_contain_text(text)
     page.get_by_role("link", name="fleet-smi").hover()
     expect(card).to_be_hidden()
 

@@ -1,4 +1,4 @@
-"""The past on the page: the heat strip, other moments, plots of any range, people, jobs."""
+"""History on the page: heat strip, time travel, plots of any range, people, jobs."""
 
 import re
 import time
@@ -23,7 +23,7 @@ PNG = b"\x89PNG"
 
 @pytest.fixture(scope="module")
 def remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
-    """A hub that knows what happened in the last three hours."""
+    """A hub with three hours of history."""
     with ThreadedHub(tmp_path_factory.mktemp("remembered")) as hub:
         sample_history.report_history(hub)
         yield hub
@@ -31,14 +31,14 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub
 
 @pytest.fixture(scope="module")
 def desk(browser: Browser) -> Iterator[Page]:
-    """One page for all tests: another address of the same hub does not load it anew."""
+    """One page for all tests: changing the address on the same hub does not reload it."""
     with checked_pages(browser) as opened:
         yield opened()
 
 
 @pytest.fixture
 def page(desk: Page, remembered: ThreadedHub) -> Page:
-    """The page as it stands before the whole fleet, whatever was looked at before."""
+    """The page on the fleet view, whatever the test before left open."""
     desk.goto(f"{remembered.url}/#/")
     return desk
 
@@ -51,18 +51,18 @@ def phone(browser: Browser) -> Iterator[Page]:
 
 
 def _ago(minutes: int) -> str:
-    """A moment as the address writes it."""
+    """Return a time as written in the address."""
     moment = datetime.fromtimestamp(time.time() - minutes * MINUTE, UTC)
     return moment.strftime("%Y-%m-%dT%H:%MZ")
 
 
 def _day(moment: float) -> str:
-    """A day as a field for dates writes it."""
+    """Return a day as written in a date field."""
     return time.strftime("%Y-%m-%d", time.localtime(moment))
 
 
-def _blocks(page: Page, words: str) -> Locator:
-    return page.get_by_role("img", name=re.compile(words))
+def _blocks(page: Page, pattern: str) -> Locator:
+    return page.get_by_role("img", name=re.compile(pattern))
 
 
 def test_the_heat_strip_shows_who_had_what(remembered: ThreadedHub, page: Page) -> None:
@@ -154,17 +154,17 @@ def test_the_slider_is_a_way_into_the_past(remembered: ThreadedHub, page: Page) 
 
 def test_the_slider_causes_no_layout_shift(remembered: ThreadedHub, new_page: NewPage) -> None:
     page = new_page()
-    asked: list[Route] = []
+    requests: list[Route] = []
 
     def wait(route: Route) -> None:
-        asked.append(route)
+        requests.append(route)
 
     page.route("**/api/v1/history/state", wait)
     cell = page.get_by_role("gridcell", name="gpu01 GPU 0")
     with page.expect_request("**/api/v1/history/state"):
         page.goto(remembered.url)
     before = cell.bounding_box()
-    asked[0].continue_()
+    requests[0].continue_()
     expect(page.get_by_role("slider", name="Time shown")).to_be_visible()
     assert cell.bounding_box() == before
 
@@ -277,15 +277,15 @@ def test_an_unknown_job_shows_an_error(remembered: ThreadedHub, page: Page) -> N
 def test_the_card_of_a_gpu_shows_its_last_hour_with_one_request_per_node(
     remembered: ThreadedHub, page: Page
 ) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     page.goto(remembered.url)
     for name in ("gpu01 GPU 0", "gpu01 GPU 1"):
         page.get_by_role("gridcell", name=name).click()
         card = page.get_by_role("dialog", name=name)
         hour = card.get_by_role("img", name=re.compile("^Utilisation, last hour: now"))
         expect(hour).to_be_visible()
-    assert len([url for url in asked if "/history/series/" in url]) == 1
+    assert len([url for url in urls if "/history/series/" in url]) == 1
 
 
 def test_a_hub_without_history_shows_a_quiet_message(tmp_path: Path, page: Page) -> None:

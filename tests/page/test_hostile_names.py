@@ -1,4 +1,4 @@
-"""What comes from machines is text and nothing else, wherever it is shown."""
+"""Hostile names from machines are shown as text only, in every view (XSS, bidi)."""
 
 import time
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ SHOWN = {
     "x" * 10_000: "xxxxxxxxxx",
     "'\"`${alert(1)}": "'\"`${alert(1)}",
 }
-"""What a machine may say, and what of it is shown."""
+"""Hostile name -> the text that is shown."""
 UNSEEN = "[\x1b\u202a-\u202e\u2066-\u2069]"
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
-    """A hub to which every name that a machine can choose is chosen to do harm."""
+    """A hub whose nodes report hostile text in every name that a machine can choose."""
     with ThreadedHub(tmp_path_factory.mktemp("hostile")) as hub:
         for at, name in enumerate(SHOWN):
             _report(hub, at, name)
@@ -36,7 +36,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 
 def _is_harmless(page: Page) -> bool:
-    """Whether no markup came to life, and no letter is there that changes how others are shown."""
+    """Whether no markup was interpreted, and no bidi or control character is shown."""
     unseen = page.evaluate(f"new RegExp({UNSEEN!r}, 'u').test(document.body.textContent)")
     return page.locator("img").count() == 0 and not unseen
 
@@ -52,8 +52,8 @@ def _report(hub: ThreadedHub, at: int, name: str) -> None:
         interval_seconds=60.0,
         taken_at=time.time(),
     )
-    answer = hub.report(report, token=hub.join(f"hostile-{at}", "hostile"))
-    assert answer.status == 200, answer
+    response = hub.report(report, token=hub.join(f"hostile-{at}", "hostile"))
+    assert response.status == 200, response
 
 
 @pytest.mark.parametrize("view", ["", "table", "people", "setup"])
@@ -62,8 +62,8 @@ def test_a_hostile_name_is_inert_in_fleet_views(
 ) -> None:
     sign_in(page, hostile, ADMIN)
     page.goto(f"{hostile.url}/#/{view}")
-    for words in SHOWN.values():
-        expect(page.get_by_role("main")).to_contain_text(words)
+    for text in SHOWN.values():
+        expect(page.get_by_role("main")).to_contain_text(text)
     assert _is_harmless(page)
     assert fits_viewport(page)
 
@@ -72,12 +72,12 @@ def test_a_hostile_name_is_inert_in_fleet_views(
 def test_a_hostile_name_is_inert_in_detail_views(
     hostile: ThreadedHub, page: Page, view: str
 ) -> None:
-    for at, words in enumerate(SHOWN.values()):
+    for at, text in enumerate(SHOWN.values()):
         page.goto(f"{hostile.url}/#/{view}{at}")
-        expect(page.get_by_role("heading", level=1)).to_contain_text(words)
+        expect(page.get_by_role("heading", level=1)).to_contain_text(text)
         expect(page.locator("figure canvas").first).to_be_visible()
         assert _is_harmless(page)
-        assert fits_viewport(page), words
+        assert fits_viewport(page), text
 
 
 def test_a_hostile_name_is_inert_in_the_card(hostile: ThreadedHub, page: Page) -> None:
@@ -98,8 +98,8 @@ def test_a_hostile_name_is_inert_in_the_card(hostile: ThreadedHub, page: Page) -
 def test_a_hostile_name_is_inert_on_a_phone(hostile: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page.goto(hostile.url)
-    for words in SHOWN.values():
-        expect(page.get_by_role("main")).to_contain_text(words)
+    for text in SHOWN.values():
+        expect(page.get_by_role("main")).to_contain_text(text)
     assert _is_harmless(page)
     assert fits_viewport(page)
 

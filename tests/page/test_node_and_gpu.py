@@ -1,4 +1,4 @@
-"""The page of a node and that of a GPU: all facts, the last hour, the processes."""
+"""The node page and the GPU page: facts, the last hour, the processes."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.server.threaded_hub import ThreadedHub
 
 
 def _fact(page: Page, name: str) -> Locator:
-    """What a fact's label stands above."""
+    """Return the value of the fact with this label."""
     return page.locator("dl.facts > div").filter(has=page.get_by_text(name, exact=True))
 
 
@@ -25,8 +25,8 @@ def test_a_node_page_shows_its_facts(lab: ThreadedHub, page: Page) -> None:
         "Labels": "rack a",
         "Collectors": "1 ok",
     }
-    for name, words in facts.items():
-        expect(_fact(page, name)).to_contain_text(words)
+    for name, text in facts.items():
+        expect(_fact(page, name)).to_contain_text(text)
 
 
 def test_a_node_has_its_last_hour_as_plots_and_who_had_it(lab: ThreadedHub, page: Page) -> None:
@@ -60,8 +60,8 @@ def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: ThreadedHub, page: Page
 def test_a_gpu_page_shows_facts_users_and_the_last_hour(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/gpu/GPU-of-alice")
     facts = {"Memory": "16 / 80 GiB", "Power": "512 / 700 W", "Temperature": "33 °C"}
-    for name, words in facts.items():
-        expect(_fact(page, name)).to_contain_text(words)
+    for name, text in facts.items():
+        expect(_fact(page, name)).to_contain_text(text)
     expect(page.get_by_text("Users: alice.")).to_be_visible()
     expect(page.get_by_role("figure").locator("canvas")).to_have_count(5)
 

@@ -1,4 +1,4 @@
-"""The page as a whole: it is live, it says what it is in the tab, and it can be steered by keys."""
+"""The page as a whole: live updates, the tab's title, and the keyboard."""
 
 from urllib.parse import unquote
 
@@ -53,8 +53,8 @@ def test_tab_reaches_every_control_outside_the_grid(lab: ThreadedHub, page: Page
     for _ in range(45):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.textContent.trim()"))
-    for words in ("Table", "Heat map", "bob", "More about usage", "Sign in"):
-        assert any(words in each for each in reached), words
+    for text in ("Table", "Heat map", "bob", "More about usage", "Sign in"):
+        assert any(text in each for each in reached), text
 
 
 def test_the_grid_is_one_tab_stop(lab: ThreadedHub, page: Page) -> None:

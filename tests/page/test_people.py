@@ -1,4 +1,4 @@
-"""People: who has what as the hub tells it, and a click that shows it."""
+"""The people view: each user's GPUs as the hub has them, and links to them."""
 
 import re
 
@@ -13,10 +13,10 @@ PEOPLE = ("alice", "bob", "carol")
 
 
 def test_every_user_is_listed_with_their_gpus(lab: ThreadedHub, page: Page) -> None:
-    told = msgspec.json.decode(lab.request("GET", "/api/v1/people").body)["people"]
-    assert {person["user"] for person in told if person["seen"]} == set(PEOPLE)
+    people = msgspec.json.decode(lab.request("GET", "/api/v1/people").body)["people"]
+    assert {person["user"] for person in people if person["seen"]} == set(PEOPLE)
     page.goto(f"{lab.url}/#/people")
-    for person in told:
+    for person in people:
         row = page.get_by_role("row").filter(has_text=person["user"])
         expect(row).to_contain_text(str(person["gpus"]))
         expect(row.get_by_title("gpu01")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The page on a phone: what is free comes first, and nothing runs out of the screen."""
+"""The page on a phone: free GPUs first, and no horizontal scrolling."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ SIZE = {"width": 390, "height": 844}
 
 @pytest.fixture
 def phone(new_page: NewPage) -> Page:
-    """A page as on a phone."""
+    """A page on a phone."""
     return new_page(viewport=SIZE, has_touch=True, is_mobile=True)
 
 

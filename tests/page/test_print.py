@@ -1,4 +1,4 @@
-"""The page on paper: a sheet to hang on the door, whatever the screen looks like."""
+"""The printed page: light, complete, with hub and time, whatever the screen shows."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ from tests.page.views import fits_viewport, open_view
 from tests.server.threaded_hub import ThreadedHub
 
 SHEET = {"width": 1046, "height": 717}
-"""A4, broad, without its margins."""
+"""A4, landscape, without margins."""
 NODES = 60
 
 
 def _print(page: Page) -> None:
-    """As the browser does before it prints, and stay so."""
+    """Switch to print media, as the browser does before it prints."""
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
 
@@ -58,10 +58,12 @@ def test_a_printed_page_names_hub_time_and_filter(lab: ThreadedHub, page: Page) 
     page.goto(f"{lab.url}/#/?q=free")
     expect(page.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
     host = re.escape(lab.url.removeprefix("http://"))
-    words = page.get_by_text(re.compile(rf"^{host} · \d+ \w+ \d{{4}} at \d\d:\d\d · filter: free$"))
-    expect(words).to_be_hidden()
+    header = page.get_by_text(
+        re.compile(rf"^{host} · \d+ \w+ \d{{4}} at \d\d:\d\d · filter: free$")
+    )
+    expect(header).to_be_hidden()
     _print(page)
-    expect(words).to_be_visible()
+    expect(header).to_be_visible()
 
 
 def test_controls_are_not_printed(lab: ThreadedHub, new_page: NewPage) -> None:

@@ -1,4 +1,4 @@
-"""The search box and the table: one filter in box, chips, address and rows."""
+"""The search box: one filter in box, chips, address and rows."""
 
 import csv
 import re
@@ -15,7 +15,7 @@ from tests.server.threaded_hub import ThreadedHub
 
 @pytest.fixture
 def shown(hub: ThreadedHub, page: Page) -> Iterator[Page]:
-    """The table of four GPUs: two of gpu01 free, two of gpu02 with alice and with nobody."""
+    """The table of four GPUs: gpu01 has two free ones, gpu02 one of alice and a free one."""
     hub.join_and_report(snapshot_now("gpu01", gpu(0), gpu(1), labels={"rack": "a"}))
     busy = gpu(0, uuid="GPU-busy", name="NVIDIA A100-SXM4-80GB", processes=(process(),))
     hub.join_and_report(

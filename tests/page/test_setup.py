@@ -1,4 +1,4 @@
-"""The set-up page: an admin lets machines in, names and removes them, and makes tokens."""
+"""The set-up page: join commands, names and removal of nodes, tokens."""
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -11,7 +11,7 @@ from tests.server.threaded_hub import ThreadedHub
 
 @pytest.fixture
 def setup(hub: ThreadedHub, page: Page) -> Page:
-    """The set-up page of a hub with one node, before its admin."""
+    """The set-up page of a hub with one node, for an admin."""
     hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
     add_accounts(hub)
     sign_in(page, hub, ADMIN)
@@ -27,9 +27,9 @@ def _row(setup: Page, text: str) -> Locator:
 def test_the_join_command_works(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Create join command").click()
     line = setup.locator("code").filter(has_text="--join").inner_text()
-    words = line.split()
-    assert words[:4] == ["fleet-smi", "agent", "--to", hub.url]
-    hub.join("id-of-new", "new", words[words.index("--join") + 1])
+    arguments = line.split()
+    assert arguments[:4] == ["fleet-smi", "agent", "--to", hub.url]
+    hub.join("id-of-new", "new", arguments[arguments.index("--join") + 1])
 
 
 def test_a_token_is_made_shown_once_and_revoked_once_confirmed(

@@ -1,4 +1,4 @@
-"""Signing in and out, where the hub asks for it."""
+"""Signing in and out, on a hub that requires it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.server.threaded_hub import ThreadedHub
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Iterator[ThreadedHub]:
-    """A hub that shows its fleet to nobody it does not know: it is behind a proxy."""
+    """A hub behind a proxy, which shows its fleet to signed-in users only."""
     with ThreadedHub(tmp_path / "hub", hub__trusted_proxies=["127.0.0.1"]) as hub:
         hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
         add_accounts(hub)

@@ -1,4 +1,4 @@
-"""The strip of truth: the hub's counts, each of them a filter; a lost hub is said at once."""
+"""The summary strip: counts per state that act as filters, and the connection to the hub."""
 
 import re
 import time
@@ -20,9 +20,9 @@ def _chip(page: Page, state: str, count: int) -> Locator:
     return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}$"))
 
 
-def _found(hub: ThreadedHub, words: str) -> int:
-    answer = hub.request("GET", f"/api/v1/fleet?filter={words}")
-    return sum(len(node["gpus"]) for node in msgspec.json.decode(answer.body)["nodes"])
+def _found(hub: ThreadedHub, query: str) -> int:
+    response = hub.request("GET", f"/api/v1/fleet?filter={query}")
+    return sum(len(node["gpus"]) for node in msgspec.json.decode(response.body)["nodes"])
 
 
 def test_the_counts_are_those_of_the_hub(lab: ThreadedHub, page: Page) -> None:
@@ -88,7 +88,7 @@ def test_a_reconnect_can_be_started_by_hand(tmp_path: Path, page: Page) -> None:
         page.goto(before.url)
         expect(page.get_by_role("gridcell")).to_have_count(1)
         address = before.url.removeprefix("http://")
-        # With its clock stopped the page does not try again by itself.
+        # With its clock stopped, the page does not reconnect by itself.
         page.clock.pause_at(time.time() + 1)
     expect(page.get_by_text(LOST)).to_be_visible()
     with ThreadedHub(tmp_path / "hub", hub__listen=address):

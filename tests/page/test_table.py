@@ -1,4 +1,4 @@
-"""The table: every column, in the order that is asked for, and out of the page as CSV."""
+"""The table: its columns, sorting, and export as CSV."""
 
 import csv
 import re
@@ -16,7 +16,7 @@ MORE_COLUMNS = ("Reason", "Driver", "Labels", "UUID")
 
 @pytest.fixture
 def table(lab: ThreadedHub, page: Page) -> Locator:
-    """The table of the lab, with all its rows."""
+    """The table of the sample fleet, once all rows are rendered."""
     page.goto(f"{lab.url}/#/table")
     expect(_rows(page)).to_have_count(sum(COUNTS.values()))
     return page.get_by_role("table")

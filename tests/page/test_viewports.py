@@ -1,4 +1,4 @@
-"""Any window and any fleet: from a watch to a wall, from one GPU to thousands."""
+"""Any window size and any fleet size: from a watch to a wall, from one GPU to thousands."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ MOVES = """() => [...document.querySelectorAll("*")].filter(each => {
         getComputedStyle(each);
     return /[1-9]/.test(takes) || runs !== "none" || scrolls !== "auto";
 }).length"""
-"""How many parts would."""
+"""Counts the elements that animate, transition or scroll smoothly."""
 UNEXPLAINED = r"""() => {
     const found = [];
     const words = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -31,7 +31,7 @@ UNEXPLAINED = r"""() => {
     }
     return found;
 }"""
-"""Abbreviations that say nothing more to whoever points at them."""
+"""Returns the abbreviations without a tooltip."""
 
 
 @pytest.mark.parametrize("size", [NARROW, WALL], ids=["narrow", "wall"])

@@ -16,10 +16,10 @@ A, B = (f"GPU-00000000-0000-0000-0000-00000000000{letter}" for letter in "ab")
 
 def test_the_next_call_sees_the_new_scenario(simulated: Simulated) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SimGpu(util_gpu=1)]))) as program:
-        program.evaluate("(kept := gpu(0)) and None")
+        program.evaluate("(handle := gpu(0)) and None")
         for load in range(2, 30):
             simulated(Scenario(gpus=[SimGpu(util_gpu=load)]))
-            assert program.evaluate("N.nvmlDeviceGetUtilizationRates(kept).gpu") == load
+            assert program.evaluate("N.nvmlDeviceGetUtilizationRates(handle).gpu") == load
 
 
 def test_a_gpu_that_vanished_is_lost_and_the_others_keep_their_handles(
@@ -35,7 +35,7 @@ def test_a_gpu_that_vanished_is_lost_and_the_others_keep_their_handles(
         assert program.evaluate("N.nvmlDeviceGetPowerUsage(a)") == 6
 
 
-def test_a_file_that_cannot_be_understood_leaves_the_last_one_in_force(
+def test_an_invalid_file_leaves_the_last_scenario_in_force(
     simulated: Simulated,
 ) -> None:
     env = simulated(Scenario(gpus=[SimGpu(temperature=55)]))
@@ -65,7 +65,7 @@ print("whole" if whole else "torn")
 """
 
 
-def test_threads_read_whole_answers_while_the_scenario_changes(simulated: Simulated) -> None:
+def test_threads_read_consistent_values_while_the_scenario_changes(simulated: Simulated) -> None:
     def halves(size: int) -> Scenario:
         return Scenario(gpus=[SimGpu(memory_total=2 * size, memory_used=size, memory_reserved=0)])
 

@@ -1,4 +1,4 @@
-"""Driver branches: which functions there are, and the structs of one odd release."""
+"""Driver branches: which functions each exports, and the structs of one odd release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TWO = [SimProcess(pid=7, memory=1 * GIB), SimProcess(pid=8, memory=2 * GIB)]
         ("515.43.04", 0, 0, 0),
     ],
 )
-def test_functions_that_came_later_are_not_found(
+def test_newer_functions_are_not_found_in_an_old_driver(
     simulated: Simulated, driver: str, second: int, third: int, memory: int
 ) -> None:
     with NvmlProgram(simulated(Scenario(driver=driver))) as program:
@@ -66,7 +66,7 @@ def test_a_function_can_be_left_out() -> None:
     ) == {name}
 
 
-def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
+def test_an_up_to_date_build_is_not_repeated(tmp_path: Path) -> None:
     command = [sys.executable, building.__file__, str(tmp_path)]
     stamps = []
     for _ in range(2):
@@ -75,7 +75,7 @@ def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
     assert stamps[0] == stamps[1]
 
 
-def test_without_a_compiler_one_line_says_what_to_install(
+def test_without_a_compiler_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)

@@ -1,4 +1,4 @@
-"""Faults: each where the scenario has it, and nowhere else."""
+"""Injected faults: each affects the call and GPU of the scenario, and no other."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_call_without_a_device_can_fail(simulated: Simulated) -> None:
     "init, code",
     [("mismatch", 18), ("no-driver", 9), ("no-permission", 4), ("unknown", 999), ("blocked", 17)],
 )
-def test_init_answers_as_the_scenario_says(simulated: Simulated, init: str, code: int) -> None:
+def test_init_returns_the_code_of_the_scenario(simulated: Simulated, init: str, code: int) -> None:
     with NvmlProgram(simulated(Scenario(init=init)), start=False) as program:
         assert program.error_code("N.nvmlInit()") == code
 
@@ -111,7 +111,7 @@ def test_a_raw_value_is_in_every_number_of_the_result(simulated: Simulated) -> N
         assert (process["pid"], process["usedGpuMemory"]) == (5, 1)
 
 
-def test_a_slow_call_takes_its_time_and_then_answers(simulated: Simulated) -> None:
+def test_a_slow_call_returns_after_its_delay(simulated: Simulated) -> None:
     with NvmlProgram(simulated(one_of_two({"PowerUsage": "slow=120"}))) as program:
         started = time.monotonic()
         assert program.evaluate(POWER.format(1)) == 70_000
@@ -130,7 +130,7 @@ def test_a_call_that_never_returns_blocks_until_the_program_is_killed(
         assert program.process.wait(timeout=10) == -number
 
 
-def test_other_threads_go_on_beside_a_call_that_never_returns(simulated: Simulated) -> None:
+def test_other_threads_continue_beside_a_call_that_never_returns(simulated: Simulated) -> None:
     with NvmlProgram(simulated(one_of_two({"PowerUsage": "never"}))) as program:
         stuck = "threading.Thread(target=N.nvmlDeviceGetPowerUsage, args=(gpu(1),), daemon=True)"
         program.evaluate("(threading := __import__('threading')) and None")
@@ -141,7 +141,7 @@ def test_other_threads_go_on_beside_a_call_that_never_returns(simulated: Simulat
         assert program.evaluate("stuck.is_alive()")
 
 
-def test_a_driver_that_hung_answers_when_the_scenario_says_so(simulated: Simulated) -> None:
+def test_a_hung_call_returns_when_the_scenario_changes(simulated: Simulated) -> None:
     with NvmlProgram(simulated(Scenario(faults={"*": "never"}))) as program:
         program.send("N.nvmlDeviceGetCount()")
         assert program.is_silent(0.2)

@@ -1,4 +1,4 @@
-"""A GPU that is split into MIG instances."""
+"""A GPU with MIG instances."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ READINGS = {
 }
 
 
-def test_an_instance_answers_for_itself(simulated: Simulated) -> None:
+def test_an_instance_has_its_own_readings(simulated: Simulated) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SPLIT]))) as program:
-        assert {asked: program.evaluate(asked) for asked in READINGS} == READINGS
+        assert {query: program.evaluate(query) for query in READINGS} == READINGS
 
 
 def test_each_instance_lists_its_own_processes_and_the_gpu_lists_all(simulated: Simulated) -> None:
@@ -78,7 +78,7 @@ REFUSED = {
 
 def test_queries_not_supported_for_a_mig_gpu_or_instance(simulated: Simulated) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SPLIT]))) as program:
-        assert {asked: program.error_code(asked) for asked in REFUSED} == REFUSED
+        assert {query: program.error_code(query) for query in REFUSED} == REFUSED
 
 
 def test_a_fault_of_the_gpu_is_one_of_its_instances(simulated: Simulated) -> None:

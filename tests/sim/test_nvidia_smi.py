@@ -1,4 +1,4 @@
-"""The simulated nvidia-smi writes what the real one writes."""
+"""The simulated nvidia-smi prints what the real one prints."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_csv_header_names_the_field_and_its_unit(simulated: Simulated) -> No
 
 
 @pytest.mark.parametrize("driver, word", [("590.48.01", "[N/A]"), ("418.87.01", "[Not Supported]")])
-def test_drivers_differ_in_the_word_for_what_is_absent(
+def test_drivers_differ_in_their_text_for_missing_values(
     simulated: Simulated, driver: str, word: str
 ) -> None:
     assert query(simulated(Scenario(driver=driver)), "fan.speed") == [[word]]
@@ -151,7 +151,7 @@ def test_the_xml_carries_readings_and_processes(simulated: Simulated) -> None:
     ]
 
 
-def test_a_lost_gpu_says_so_in_its_leaves_and_the_others_are_whole(simulated: Simulated) -> None:
+def test_a_lost_gpu_has_error_texts_and_the_others_are_complete(simulated: Simulated) -> None:
     root = xml(simulated(Scenario(gpus=[SimGpu(faults={"*": "lost"}), SimGpu()])))
     lost, good = root.findall("gpu")
     assert text(lost, "fb_memory_usage/used") == text(lost, "remapped_rows") == "GPU is lost"
@@ -227,7 +227,7 @@ TABLE = """\
 """
 
 
-def test_the_table_is_laid_out_as_the_driver_does_it(simulated: Simulated) -> None:
+def test_the_table_has_the_layout_of_the_real_one(simulated: Simulated) -> None:
     desktop = SimGpu(
         name="NVIDIA GeForce RTX 4080 SUPER",
         pci="00000000:01:00.0",

@@ -1,4 +1,4 @@
-"""What nvidia-ml-py reads is what the scenario says."""
+"""nvidia-ml-py reads the values of the scenario."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ READINGS = {
 
 def test_every_reading_equals_the_scenario(simulated: Simulated) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SimGpu(), BUSY]))) as program:
-        assert {asked: program.evaluate(asked) for asked in READINGS} == READINGS
+        assert {query: program.evaluate(query) for query in READINGS} == READINGS
 
 
-def test_field_values_answer_one_by_one(simulated: Simulated) -> None:
+def test_each_field_value_has_its_own_return_code(simulated: Simulated) -> None:
     fields = "[N.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, N.NVML_FI_DEV_MEMORY_TEMP, 1]"
     with NvmlProgram(simulated(Scenario(gpus=[BUSY]))) as program:
-        answer = program.evaluate(
+        values = program.evaluate(
             f"[(v.nvmlReturn, v.value.uiVal) for v in N.nvmlDeviceGetFieldValues(gpu(0), {fields})]"
         )
-    assert answer == [[0, 4], [0, 71], [NOT_SUPPORTED, 0]]
+    assert values == [[0, 4], [0, 71], [NOT_SUPPORTED, 0]]
 
 
 def test_only_the_newer_memory_call_separates_reserved_from_used(simulated: Simulated) -> None:
@@ -142,7 +142,7 @@ def test_only_the_newer_memory_call_separates_reserved_from_used(simulated: Simu
         ("throttle", "N.nvmlDeviceGetCurrentClocksThrottleReasons(gpu(0))"),
     ],
 )
-def test_what_a_card_does_not_give_is_not_supported(
+def test_missing_readings_are_not_supported(
     simulated: Simulated, absent: str, expression: str
 ) -> None:
     # Every field of the builder takes None, which a type checker cannot see by name.
@@ -161,7 +161,7 @@ def test_what_a_card_does_not_give_is_not_supported(
         "N.nvmlDeviceGetHandleByPciBusId('0000000f:c1:00.0')",
     ],
 )
-def test_a_handle_can_be_had_by_every_name(simulated: Simulated, expression: str) -> None:
+def test_a_handle_is_found_by_every_identifier(simulated: Simulated, expression: str) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SimGpu(), BUSY]))) as program:
         assert program.evaluate(f"N.nvmlDeviceGetIndex({expression})") == 1
 
@@ -244,7 +244,7 @@ def test_only_processes_with_a_known_load_have_samples(simulated: Simulated) -> 
     "processes, since",
     [([], "0"), (PROCESSES[1:3], "0"), (PROCESSES, "int(time.time() + 60) * 10**6")],
 )
-def test_without_newer_samples_there_is_nothing_to_be_found(
+def test_without_newer_samples_the_call_returns_not_found(
     simulated: Simulated, processes: list[SimProcess], since: str
 ) -> None:
     with NvmlProgram(simulated(Scenario(gpus=[SimGpu(processes=processes)]))) as program:

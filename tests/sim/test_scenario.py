@@ -44,7 +44,7 @@ def test_every_documented_key_is_one_of_the_builder() -> None:
     }
 
 
-def test_a_file_by_hand_may_be_indented_and_commented(simulated: Simulated) -> None:
+def test_a_hand_written_file_may_have_indentation_and_comments(simulated: Simulated) -> None:
     env = simulated(Scenario())
     Path(env["FLEET_SMI_SIM"]).write_text(
         "# a small machine\ndriver 550.54.14\n\ngpu\n\tmemory_total 1.5GiB\n  # none\n  pstate P8\n"

@@ -9,14 +9,14 @@ from fleet_smi.node.bindings import amdgpu
 from tests.node.file_trees import drm_card, drm_client, record_opened_paths, write_tree
 
 
-def test_a_machine_without_amd_cards_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_amd_cards_is_reported_as_absent(tmp_path: Path) -> None:
     with pytest.raises(NotPresent, match="no AMD GPU"):
         amdgpu.read(
             write_tree(tmp_path, drm_card("xe") | drm_card("radeon", number=2, pci="0000:04:00.0"))
         )
 
 
-def test_figures_come_as_they_are_written(tmp_path: Path) -> None:
+def test_figures_are_returned_as_written(tmp_path: Path) -> None:
     files = {
         "gpu_busy_percent": "11\n",
         "mem_info_vram_used": "536870912\n",

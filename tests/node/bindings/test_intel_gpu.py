@@ -11,7 +11,7 @@ from tests.node.file_trees import drm_card, drm_client, record_opened_paths, wri
 ARC = "8086:56A5"
 
 
-def test_a_machine_without_intel_gpus_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_intel_gpus_is_reported_as_absent(tmp_path: Path) -> None:
     with pytest.raises(NotPresent, match="no Intel GPU"):
         intel_gpu.read(write_tree(tmp_path, drm_card("amdgpu")))
 
@@ -64,7 +64,7 @@ def test_a_sleeping_card_is_not_woken(tmp_path: Path, monkeypatch: pytest.Monkey
     root = write_tree(tmp_path, drm_card("xe", ARC, files=files) | drm_client(41, "renderD128"))
     opened = record_opened_paths(monkeypatch)
     intel_gpu.read(root)
-    # Of the process only its name: asking for its share would wake the card.
+    # Only the name of the process: reading its memory would wake the card.
     assert {path.removeprefix(f"{root}/").rpartition("device/")[2] for path in opened} == {
         "uevent",
         "power/runtime_status",

@@ -30,7 +30,7 @@ def test_the_newer_addresses_are_those_that_the_kernel_lists() -> None:
 def test_an_address_that_others_would_see_is_among_them() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: only asks for the way there
+            probe.connect(("192.0.2.1", 9))  # UDP connect sends nothing: it only looks up the route
         except OSError:
             return  # a machine without a network has none
         outward = probe.getsockname()[0]

@@ -47,15 +47,15 @@ class Machine:
 
     def runs(self, script: str) -> None:
         path = self.folder / "nvidia-smi"
-        path.write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/asked\n{script}\n')
+        path.write_text(f'#!/bin/sh\necho "$*" >> {self.folder}/calls\n{script}\n')
         path.chmod(0o755)
 
     def prints(self, text: str, exit_code: int = 0) -> None:
         (self.folder / "text").write_text(text)
         self.runs(f"cat {self.folder}/text; exit {exit_code}")
 
-    def asked(self) -> list[str]:
-        return (self.folder / "asked").read_text().splitlines()
+    def calls(self) -> list[str]:
+        return (self.folder / "calls").read_text().splitlines()
 
     def has_device(self, address: str, uuid: str, status: str = "active") -> None:
         device = self.root / "proc/driver/nvidia/gpus" / address
@@ -80,10 +80,10 @@ def test_the_xml_is_returned_as_printed(machine: Machine) -> None:
     machine.prints(text)
     raw = machine.read()
     assert (raw["xml"], raw["exit_code"], raw["list"], raw["parts"]) == (text, 0, None, [])
-    assert machine.asked() == ["-q -x"]
+    assert machine.calls() == ["-q -x"]
 
 
-def test_the_program_is_run_without_input_and_in_the_plain_language(machine: Machine) -> None:
+def test_the_program_is_run_without_input_and_in_the_c_locale(machine: Machine) -> None:
     machine.runs(
         f"cat > {machine.folder}/stdin; echo $LC_ALL > {machine.folder}/language\n"
         f"echo '{DOCUMENT.format('0', '')}'"
@@ -93,7 +93,7 @@ def test_the_program_is_run_without_input_and_in_the_plain_language(machine: Mac
     assert (machine.folder / "language").read_text() == "C\n"
 
 
-def test_bytes_that_are_no_text_do_not_spoil_the_rest(machine: Machine) -> None:
+def test_invalid_utf8_does_not_affect_the_rest(machine: Machine) -> None:
     machine.runs(r"printf '<nvidia_smi_log><gpu id=\"0\">\377</gpu></nvidia_smi_log>'")
     assert "\ufffd" in str(machine.read()["xml"])
 
@@ -107,7 +107,7 @@ def test_the_list_is_run_only_for_mig_instances(machine: Machine) -> None:
     text = DOCUMENT.format("0", "<mig_device></mig_device>")
     machine.runs(f"case $1 in -L) echo listed;; *) echo '{text}';; esac")
     assert machine.read()["list"] == "listed\n"
-    assert machine.asked() == ["-q -x", "-L"]
+    assert machine.calls() == ["-q -x", "-L"]
 
 
 @pytest.mark.parametrize("text", FAILURES)
@@ -192,11 +192,11 @@ def test_a_lost_device_does_not_hide_the_others(machine: Machine) -> None:
             "message": "Insufficient Power",
         },
     ]
-    assert machine.asked() == ["-q -x", "-q -x -i 0000:0a:00.0", "-q -x -i 0000:0c:00.0"]
+    assert machine.calls() == ["-q -x", "-q -x -i 0000:0a:00.0", "-q -x -i 0000:0c:00.0"]
 
 
 def failures(raw: dict[str, object]) -> list[tuple[object, ...]]:
-    """Of each device that told nothing: its place, its address, and the words."""
+    """Return index, address and message of each unreadable device."""
     failed = raw["failed"]
     assert isinstance(failed, list)
     return [(device["index"], device["pci"], device["message"]) for device in failed]
@@ -213,7 +213,7 @@ def test_without_a_kernel_list_devices_are_read_by_index(machine: Machine, name:
     raw = machine.read()
     assert raw["parts"] == [good + "\n", good + "\n"]
     assert failures(raw) == [(1, "0000:0B:00.0", "GPU is lost")]
-    assert machine.asked() == ["-q -x", *(f"-q -x -i {index}" for index in range(4))]
+    assert machine.calls() == ["-q -x", *(f"-q -x -i {index}" for index in range(4))]
 
 
 def test_reading_by_index_stops_at_a_repeated_failure(
@@ -221,7 +221,7 @@ def test_reading_by_index_stops_at_a_repeated_failure(
 ) -> None:
     machine.prints(LOST, 15)
     assert failures(machine.read()) == [(0, "0000:0B:00.0", "GPU is lost")]
-    assert len(machine.asked()) == 3
+    assert len(machine.calls()) == 3
 
 
 def test_reading_by_index_is_bounded(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_reading_by_index_is_bounded(machine: Machine, monkeypatch: pytest.Monke
     assert failures(raw) == [(None, "0:0b:00.0", "GPU is lost")]
 
 
-def test_many_long_answers_are_refused_as_one_is(
+def test_the_output_limit_applies_to_the_sum_of_all_outputs(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "MAX_OUTPUT_BYTES", 1000)
@@ -242,7 +242,7 @@ def test_many_long_answers_are_refused_as_one_is(
     machine.runs(f"case \"$*\" in *-i*) echo '{good}';; *) echo '{LOST}';; esac")
     with pytest.raises(ReadFailed, match="printed more than"):
         machine.read()
-    assert len(machine.asked()) == 3
+    assert len(machine.calls()) == 3
 
 
 def test_a_failing_index_is_reported_if_the_others_count_it(
@@ -263,7 +263,7 @@ def test_a_sleeping_device_is_not_read(machine: Machine) -> None:
     machine.has_device("0000:0b:00.0", "GPU-b")
     machine.prints(DOCUMENT.format("0b", ""))
     raw = machine.read()
-    assert machine.asked() == ["-q -x -i 0000:0b:00.0"]
+    assert machine.calls() == ["-q -x -i 0000:0b:00.0"]
     assert [device["asleep"] for device in raw["failed"]] == [True]  # type: ignore[attr-defined]
 
 
@@ -284,7 +284,7 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     assert program._stuck == {"nvidia-smi": []}
 
 
-def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
+def test_while_a_program_cannot_be_killed_no_second_one_is_started(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 0.3)
@@ -297,7 +297,7 @@ def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
     with pytest.raises(NotAnswering, match="still hangs") as raised:
         machine.read()
     assert raised.value.since is not None
-    assert len(machine.asked()) == 1
+    assert len(machine.calls()) == 1
 
     ((child, _),) = program._stuck["nvidia-smi"]
     os.kill(child.pid, signal.SIGKILL)
@@ -306,9 +306,7 @@ def test_beside_a_program_that_cannot_be_killed_no_second_one_is_started(
     assert machine.read()["xml"]
 
 
-def test_an_answer_without_end_is_refused(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_output_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "MAX_OUTPUT_BYTES", 10)
     machine.prints(DOCUMENT.format("0", ""))
     with pytest.raises(ReadFailed, match="printed more than"):

@@ -11,14 +11,14 @@ def test_a_program_that_ends_well_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "words"),
+    ("command", "message"),
     [
         (["false"], "`false` failed: exit code 1"),
         (["sh", "-c", "echo no such unit >&2; exit 5"], "failed: no such unit"),
         (["no-such-program-at-all"], "cannot be run: No such file"),
     ],
 )
-def test_a_failing_command_keeps_its_message(command: list[str], words: str) -> None:
+def test_a_failing_command_keeps_its_message(command: list[str], message: str) -> None:
     with pytest.raises(Unmet) as failed:
         systemd.run(command)
-    assert words in str(failed.value)
+    assert message in str(failed.value)

@@ -328,7 +328,7 @@ def test_unreadable_clients_are_reported_beside_compute_processes(tmp_path: Path
 
 HOSTILE = st.one_of(
     st.none(),
-    st.just(Path("/proc/self/mem")),  # opens, and answers EIO
+    st.just(Path("/proc/self/mem")),  # can be opened, but reads fail with EIO
     st.binary(max_size=40),
     st.integers().map(str),
     st.sampled_from(

@@ -42,7 +42,7 @@ def test_what_cannot_be_read_is_unknown() -> None:
     assert host.cpu_percent is None
 
 
-def test_the_node_is_known_by_its_machine_id_without_telling_it() -> None:
+def test_the_node_id_is_derived_from_the_machine_id_without_revealing_it() -> None:
     one, same, other = part(), part(hostname="renamed"), part(machine_id="f" * 32)
     assert one.node_id == same.node_id
     assert one.node_id != other.node_id

@@ -223,7 +223,7 @@ def test_captured_machines_read_as_their_files_say(tmp_path: Path, capture: Path
 
 HOSTILE = st.one_of(
     st.none(),
-    st.just(Path("/proc/self/mem")),  # opens, and answers EIO
+    st.just(Path("/proc/self/mem")),  # can be opened, but reads fail with EIO
     st.binary(max_size=40),
     st.integers().map(str),
     st.sampled_from(["", "9" * 5000, "-1", "4294967295", "nan", "pkg", "card", "1", "2.5 GT/s"]),

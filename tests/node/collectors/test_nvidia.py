@@ -48,7 +48,7 @@ def test_one_gpu_may_sleep_while_others_are_read(machine: SimulatedMachine) -> N
     power = machine.root / "sys/bus/pci/devices/0000:10:00.0/power"
     (power / "runtime_status").write_text("suspended\n")
     (power / "control").write_text("auto\n")
-    # Whoever touched the sleeping one would hang.
+    # Any call on the sleeping GPU would hang.
     sleeping = SimGpu(pci="00000000:10:00.0", faults={"**": "never"})
     machine.set_scenario(Scenario(gpus=[sleeping, SimGpu(pci="00000000:11:00.0", util_gpu=42)]))
     asleep, awake = machine.snapshot().gpus

@@ -37,9 +37,9 @@ def raw(**more: Any) -> dict[str, Any]:
     return {"xml": None, **blank, **more}
 
 
-def failed(address: str, words: str | None, **more: Any) -> dict[str, Any]:
+def failed(address: str, message: str | None, **more: Any) -> dict[str, Any]:
     nothing = {"uuid": None, "name": None, "asleep": False, "index": None}
-    return {"pci": address, "message": words, **nothing, **more}
+    return {"pci": address, "message": message, **nothing, **more}
 
 
 def test_a_document_becomes_gpus_and_the_versions_of_the_host() -> None:
@@ -76,7 +76,7 @@ def test_devices_read_one_by_one_are_in_pci_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "words, kind",
+    "message, kind",
     [
         ("GPU is lost", "lost"),
         ("Unknown Error", "lost"),
@@ -85,8 +85,8 @@ def test_devices_read_one_by_one_are_in_pci_order() -> None:
         (None, "not_answering"),
     ],
 )
-def test_an_unreadable_device_has_a_reason(words: str | None, kind: str) -> None:
-    (gpu,) = NvidiaSmiCollector().parse(raw(failed=[failed("0000:0b:00.0", words)])).gpus
+def test_an_unreadable_device_has_a_reason(message: str | None, kind: str) -> None:
+    (gpu,) = NvidiaSmiCollector().parse(raw(failed=[failed("0000:0b:00.0", message)])).gpus
     assert gpu.uuid == "GPU-at-00000000:0B:00.0"
     assert gpu.fault is not None
     assert gpu.fault.kind == kind
@@ -126,7 +126,7 @@ def test_more_memory_used_than_there_is_is_not_believed() -> None:
     assert gpu.unread == {"memory_used_bytes": "out of range: more than there is"}
 
 
-def test_nor_of_an_instance() -> None:
+def test_more_instance_memory_used_than_there_is_is_not_believed() -> None:
     more = f"<mig_devices><mig_device>{memory(9, 8)}</mig_device></mig_devices>"
     (gpu,) = NvidiaSmiCollector().parse(raw(xml=document("01:00.0", "GPU-a", more))).gpus
     (instance,) = gpu.instances
@@ -137,7 +137,7 @@ def test_nor_of_an_instance() -> None:
 def looked_at_by_program(
     machine: SimulatedMachine, lib_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Gpu, ...]:
-    """What a machine tells whose NVML library is missing and whose nvidia-smi works."""
+    """Return the GPUs of a machine without the NVML library, read through nvidia-smi."""
     folder.mkdir()
     shutil.copy(lib_dir / "nvidia-smi", folder)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
@@ -192,8 +192,8 @@ def test_a_gpu_that_cannot_be_opened_has_the_same_fault_as_with_nvml(
 
 
 def test_missing_permission_does_not_recommend_a_reboot() -> None:
-    said = "Unable to determine the device handle for GPU 0000:0B:00.0: "
+    prefix = "Unable to determine the device handle for GPU 0000:0B:00.0: "
     assert "allow this user /dev/nvidia*" in str(
-        classify_failure(said + "Insufficient Permissions")
+        classify_failure(prefix + "Insufficient Permissions")
     )
-    assert "reboot" in str(classify_failure(said + "Unknown Error"))
+    assert "reboot" in str(classify_failure(prefix + "Unknown Error"))

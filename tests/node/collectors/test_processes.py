@@ -128,7 +128,7 @@ STAT = b"7 (python) S " + b" ".join(b"%d" % number for number in range(4, 53))
 
 
 def facts_of(root: Path, stat: bytes, status: bytes) -> dict[int, Any]:
-    """What is read of pid 7 with these files, and of pid 8, whose files are as they should be."""
+    """Return what is read of pid 7 with these files, and of pid 8 with valid ones."""
     (root / "proc").mkdir(exist_ok=True)
     (root / "proc/stat").write_bytes(b"cpu 1 2 3 4 5 6 7 8\nbtime 1750000000\n")
     for pid, files in ((7, (stat, status)), (8, (STAT, b"Uid:\t0\t0\t0\t0\n"))):
@@ -261,7 +261,7 @@ def test_a_process_that_execs_another_program_gets_its_new_command() -> None:
             running.kill()
 
 
-def test_a_user_without_a_name_goes_by_number() -> None:
+def test_a_user_without_a_name_is_shown_by_uid() -> None:
     require_root()
     with subprocess.Popen(["sleep", "600"], user=54_321) as running:
         found = ProcessesCollector().parse(ProcessReader().read("/", (running.pid,)))

@@ -52,7 +52,7 @@ def test_two_nodes_with_one_name_have_two_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", ".hidden", "a/b", "x\n", "ü", "-rf"])
-def test_no_name_leaves_the_folder_or_hides_in_it(tmp_path: Path, name: str) -> None:
+def test_no_node_name_escapes_the_folder_or_makes_a_hidden_file(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "drop"
     folder.mkdir()
     FileOutlet(str(folder)).deliver(replace(TAKEN, name=name))
@@ -135,7 +135,7 @@ def test_a_file_for_readers_of_gpustat_is_its_json_under_the_hosts_name(tmp_path
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", ".hidden", "a/b", "x\n", "ü", "-rf", ".."])
-def test_no_hosts_name_leaves_the_folder_or_hides_in_it(tmp_path: Path, name: str) -> None:
+def test_no_host_name_escapes_the_folder_or_makes_a_hidden_file(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "drop"
     folder.mkdir()
     FileOutlet(str(folder), file_format="gpustat").deliver(replace(TAKEN, name=name))
@@ -144,7 +144,7 @@ def test_no_hosts_name_leaves_the_folder_or_hides_in_it(tmp_path: Path, name: st
     assert names(tmp_path) == ["drop"]
 
 
-def test_a_reader_of_gpustats_files_never_meets_half_of_one(tmp_path: Path) -> None:
+def test_readers_never_see_half_a_gpustat_file(tmp_path: Path) -> None:
     outlet = FileOutlet(str(tmp_path), file_format="gpustat")
     outlet.deliver(TAKEN)
     done = threading.Event()

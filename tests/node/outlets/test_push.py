@@ -83,7 +83,7 @@ def test_no_sample_is_missing_after_the_hub_was_killed_and_lost_its_last_seconds
     assert order == sorted(order), "back-filled in order"
 
 
-def test_a_hub_that_restarts_between_two_reports_gets_again_what_it_forgot(
+def test_a_hub_that_restarts_between_two_reports_gets_what_it_forgot_again(
     sink: FakeHub, start: Start
 ) -> None:
     outlet = start()
@@ -136,7 +136,7 @@ def test_a_hub_that_hangs_delays_neither_a_tick_nor_the_end(sink: FakeHub, start
     assert {1, 2, 3} <= sink.sequences()
 
 
-def test_the_hub_may_ask_for_slower_reports(sink: FakeHub, start: Start) -> None:
+def test_the_hub_may_request_slower_reports(sink: FakeHub, start: Start) -> None:
     sink.interval_seconds = 30.0
     outlet = start()
     outlet.deliver(taken(1))
@@ -187,7 +187,9 @@ def test_a_refusal_is_logged_once_then_counted_and_no_sample_is_lost(
     assert f"said {code}" in caplog.text
 
 
-def test_once_says_why_it_did_not_arrive_and_keeps_the_sample(sink: FakeHub, start: Start) -> None:
+def test_a_failed_single_report_is_an_error_and_the_sample_is_spooled(
+    sink: FakeHub, start: Start
+) -> None:
     sink.kill()
     outlet = start()
     with pytest.raises(Unreachable, match="is `fleet-smi hub` running"):
@@ -198,7 +200,7 @@ def test_once_says_why_it_did_not_arrive_and_keeps_the_sample(sink: FakeHub, sta
     assert sink.sequences() == {1, 2}
 
 
-def test_a_node_joins_once_and_then_has_a_credential_of_its_own(
+def test_a_node_joins_once_and_then_uses_its_own_credential(
     sink: FakeHub, start: Start, tmp_path: Path
 ) -> None:
     first = start(join="join-token")

@@ -60,13 +60,13 @@ def test_the_report_is_json_when_json_is_accepted(serving: ServeOutlet) -> None:
     assert decode_report(body, json=True).snapshots == (TAKEN,)
 
 
-def test_before_the_first_sample_it_says_so(serving: ServeOutlet) -> None:
+def test_before_the_first_sample_the_response_is_an_error(serving: ServeOutlet) -> None:
     status, _, body = ask(serving)
     assert status == 503
     assert msgspec.json.decode(body)["error"]["message"] == "no sample was taken yet"
 
 
-def test_it_says_that_it_is_alive_to_anybody(guarded: ServeOutlet) -> None:
+def test_the_health_check_needs_no_token(guarded: ServeOutlet) -> None:
     assert ask(guarded, "/healthz")[0] == 200
 
 
@@ -162,14 +162,14 @@ def test_keep_alive_is_longer_than_the_request_timeout(
             connection.request("GET", "/healthz")
             first = connection.sock
             assert connection.getresponse().read() == b"ok\n"
-            with pytest.raises(TimeoutError):  # it stays, and says nothing more
+            with pytest.raises(TimeoutError):  # stays connected and sends nothing more
                 quiet(first)
     finally:
         connection.close()
 
 
 def stalled(serving: ServeOutlet, address: str) -> socket.socket:
-    """A guest who has begun to ask, and never comes to an end."""
+    """A client that starts a request and never finishes it."""
     guest = socket.create_connection(("127.0.0.1", serving.port), 5, source_address=(address, 0))
     guest.sendall(b"POST /get-status HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000\r\n\r\n")
     return guest
@@ -191,7 +191,7 @@ def quiet(connection: socket.socket) -> None:
     connection.recv(1)
 
 
-def test_a_name_in_dns_is_answered_to_where_the_settings_have_it() -> None:
+def test_a_dns_name_is_accepted_if_configured() -> None:
     outlet = ServeOutlet("127.0.0.1", 0, hosts=("gpu-a.example.org",))
     try:
         outlet.publish(TAKEN)
