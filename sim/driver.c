@@ -1,4 +1,4 @@
-/* The simulated driver's state: the scenario in force, the handles given out, the faults. */
+/* State of the simulated driver: the current scenario, issued handles, fault injection. */
 #include "driver.h"
 
 #include <pthread.h>
@@ -28,8 +28,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_ino == b->st_ino && a->st_size == b->st_size;
 }
 
-/* Read the scenario again when the file changed; a file that went away or does not parse
-   leaves the last good one in force. */
+/* Reload the scenario when the file has changed; the last good one stays current if the file is
+   gone or does not parse. */
 static void refresh(void)
 {
     static int fixed = -1;
@@ -43,7 +43,7 @@ static void refresh(void)
     if (path == NULL || (fixed && current != NULL) || stat(path, &now) != 0 ||
         same_file(&now, &seen))
         return;
-    seen = now;
+    seen = now; /* also for a bad file, which would otherwise be parsed again on every call */
     struct scenario *fresh = scenario_load(path);
     if (fresh != NULL) {
         scenario_free(current);
@@ -54,12 +54,12 @@ static void refresh(void)
 static void sleep_ms(uint64_t ms)
 {
     struct timespec rest = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
-    while (nanosleep(&rest, &rest) != 0)
+    while (nanosleep(&rest, &rest) != 0) /* a signal must not shorten a "slow" fault */
         continue;
 }
 
 /* "nvmlDeviceGetPowerUsage" and "PowerUsage" both name it; versions of a function
-   ("..._v3") answer to the plain name too. */
+   ("..._v3") match the plain name too. */
 static bool names(const char *fault, const char *function)
 {
     static const char *const prefixes[] = {"", "nvmlDeviceGet", "nvmlSystemGet", "nvmlDevice", "nvml"};
@@ -100,7 +100,7 @@ static struct fault fault_now(const struct gpu *gpu, const char *function, enum 
     return fault != NULL ? *fault : (struct fault){.kind = FAULT_NONE};
 }
 
-/* Find the GPU or instance behind a handle in the scenario now in force. */
+/* Find the GPU or instance of a handle in the current scenario. */
 static nvmlReturn_t resolve(nvmlDevice_t device, const struct gpu **gpu,
                             const struct instance **instance)
 {
@@ -124,11 +124,11 @@ static nvmlReturn_t resolve(nvmlDevice_t device, const struct gpu **gpu,
     return NVML_ERROR_GPU_IS_LOST;
 }
 
-/* A call that never returns does so when the scenario stops saying "never". */
+/* Block until the scenario no longer has the fault "never" for this call. */
 static void wait_out(nvmlDevice_t device, const char *function, enum scope scope,
                      const struct gpu *wanted)
 {
-    char uuid[80] = "";
+    char uuid[80] = ""; /* a copy: `wanted` is freed with its scenario by refresh() */
     if (wanted != NULL)
         snprintf(uuid, sizeof uuid, "%s", wanted->uuid);
     for (;;) {
@@ -149,7 +149,8 @@ static void wait_out(nvmlDevice_t device, const char *function, enum scope scope
     }
 }
 
-/* Play the fault that is due. The lock is let go while time passes. */
+/* Inject the fault of this call. The lock is released during delays, so that calls of other
+   threads continue as in a real driver. */
 static nvmlReturn_t play(struct call *call, nvmlDevice_t device, const char *function,
                          enum scope scope, const struct gpu *gpu)
 {

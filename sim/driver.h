@@ -1,27 +1,27 @@
-/* What every NVML function does first and last: find the device, play its faults, answer. */
+/* Entry and exit of every NVML function: find the device, inject faults, return values. */
 #ifndef SIM_DRIVER_H
 #define SIM_DRIVER_H
 
 #include "nvml.h"
 #include "scenario.h"
 
-/* Which handles a function takes. */
+/* Which handles a function accepts. */
 enum scope {
-    WITHOUT_DRIVER, /* the library answers by itself, initialised or not */
+    WITHOUT_DRIVER, /* needs no driver, initialised or not */
     WITHOUT_DEVICE,
-    HANDLE_GETTER, /* makes handles: only `**` and its own name stop it */
+    HANDLE_GETTER, /* returns handles: only `**` and its own name make it fail */
     GPU_ONLY,      /* not supported on the handle of a MIG instance */
     ANY_HANDLE,
 };
 
-/* One API call in progress; the driver's lock is held while it lives. */
+/* One API call in progress; it holds the driver's lock until driver_leave(). */
 struct call {
     nvmlReturn_t status;
     bool locked;
     const struct scenario *scenario;
     const struct gpu *gpu;
     const struct instance *instance; /* NULL unless the handle is a MIG instance */
-    bool distorted;                  /* a value=N fault: every number answered is `raw` */
+    bool distorted;                  /* a value=N fault: every number returned is `raw` */
     uint64_t raw;
 };
 
@@ -35,7 +35,7 @@ nvmlReturn_t driver_find(struct call *call, const char *function, const struct g
 nvmlReturn_t driver_init(const char *function);
 nvmlReturn_t driver_shutdown(void);
 
-/* What nvidia-smi says about a driver or a GPU that answers nothing else. */
+/* What nvidia-smi prints even when the driver or a GPU fails. */
 int driver_branch(void);
 void driver_version(char *text, size_t size);
 void driver_address(unsigned index, char *text, size_t size);

@@ -1,4 +1,4 @@
-/* The simulated nvidia-smi: arguments, failures, -L; what it shows comes from NVML calls. */
+/* The simulated nvidia-smi: arguments, failures, -L. It reads everything through NVML calls. */
 #include "driver.h"
 #include "smi.h"
 
@@ -38,7 +38,7 @@ static int fail_to_find(unsigned index, nvmlReturn_t status)
 {
     char address[32];
     driver_address(index, address, sizeof address);
-    const char *shown = strlen(address) > 12 ? address + 4 : address; /* a domain of 4 digits */
+    const char *shown = strlen(address) > 12 ? address + 4 : address; /* with a PCI domain of 4 digits */
     const char *advice =
         status == NVML_ERROR_GPU_IS_LOST ? ".  Reboot the system to recover this GPU" : "";
     printf("Unable to determine the device handle for GPU %s: %s%s\n", shown,
@@ -51,7 +51,7 @@ static bool is_number(const char *text)
     return text[0] != '\0' && strspn(text, "0123456789") == strlen(text);
 }
 
-/* One of -i's: an index, a UUID or a bus address. */
+/* Match an argument of -i: an index, a UUID or a PCI address. */
 static bool is_named(const char *id, const struct shown_gpu *gpu)
 {
     char uuid[96] = "";
@@ -165,7 +165,7 @@ static struct shown_process *find_process(struct process_list *all, const nvmlPr
 
 typedef nvmlReturn_t (*lister)(nvmlDevice_t device, unsigned *count, void *list);
 
-/* One kind of process, by the old call where the driver has no other. */
+/* List the processes of one kind, by the oldest version of the call if the driver has no other. */
 static nvmlReturn_t list_kind(nvmlDevice_t device, lister old, lister fresh,
                               nvmlProcessInfo_v2_t *list, unsigned *count)
 {

@@ -132,7 +132,7 @@ typedef struct {
     nvmlValue_t value;
 } nvmlFieldValue_t;
 
-/* What nvidia-smi asks of the library; the rest is found by programs at run time. */
+/* The functions that nvidia-smi is linked with; other programs look theirs up at run time. */
 nvmlReturn_t nvmlInit_v2(void);
 nvmlReturn_t nvmlShutdown(void);
 const char *nvmlErrorString(nvmlReturn_t code);

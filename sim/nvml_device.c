@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Most of NVML is one number from one device: these rows are those functions. */
+/* Most NVML functions return one number of one device: each row defines one. */
 #define U32(since, name, scope, field)                         \
     API(since, name, nvmlDevice_t device, unsigned *value)     \
     {                                                          \
@@ -24,7 +24,7 @@
         ASK(name, scope, device);                                  \
         return put_text(&call, text, size, call.gpu->field);       \
     }
-/* Now and pending, which are the same here. */
+/* Current and pending mode, which are the same here. */
 #define PAIR(since, name, field)                                                 \
     API(since, name, nvmlDevice_t device, unsigned *now, unsigned *pending)      \
     {                                                                            \
@@ -44,7 +44,7 @@
             *microseconds = 167000;                                                \
         return put_u32(&call, percent, call.gpu->field);                           \
     }
-/* Present in the library, on no card that is played here. */
+/* Exported, but not supported by any simulated card. */
 #define NEVER_SUPPORTED(since, name)                   \
     API(since, name, nvmlDevice_t device, void *answer) \
     {                                                  \
@@ -239,7 +239,7 @@ static nvmlReturn_t put_memory(const struct call *call, unsigned long long *tota
     return status != NVML_SUCCESS ? status : put_u64(call, free, known(rest));
 }
 
-/* This form has no word for the reserved part, and counts it as used. */
+/* This version has no field for reserved memory, and counts it as used. */
 API(319, nvmlDeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory)
 {
     ASK(nvmlDeviceGetMemoryInfo, ANY_HANDLE, device);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How one form of the call lays out an entry. */
+/* The struct layout of an entry in each version of the call. */
 enum form { FORM_V1, FORM_V2, FORM_WIDE };
 
 static bool belongs(const struct call *call, const struct process *process)
@@ -43,7 +43,7 @@ static void write_entry(void *list, unsigned place, enum form form, nvmlProcessD
     }
 }
 
-/* Tell how many there are; write them when the caller has room for all. */
+/* Set the count; write the entries if the caller's buffer is large enough for all. */
 static nvmlReturn_t put_processes(const struct call *call, enum process_kind kind, enum form form,
                                   unsigned *count, void *list)
 {
@@ -129,7 +129,7 @@ static void write_new(void *list, unsigned place, nvmlProcessUtilizationInfo_t s
     ((nvmlProcessUtilizationInfo_t *)list)[place] = sample;
 }
 
-/* A sample for each process with a known load, all of them taken just now. */
+/* One sample per process with a known load, all with the current time. */
 static nvmlReturn_t put_samples(const struct call *call, unsigned long long last_seen,
                                 unsigned *count, void *list, write_sample write)
 {

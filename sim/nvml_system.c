@@ -1,4 +1,4 @@
-/* NVML calls about the machine: start and stop, versions, finding devices. */
+/* NVML calls about the machine: init and shutdown, versions, device handles. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ API(319, nvmlShutdown, void)
     return driver_shutdown();
 }
 
-/* Not an API(): it answers a text. build.py knows this one by name. */
+/* Not an API(), because it returns a string. build.py lists it by name. */
 const char *nvmlErrorString(nvmlReturn_t code)
 {
     static const char *const texts[] = {
@@ -79,7 +79,7 @@ API(410, nvmlSystemGetCudaDriverVersion_v2, int *version)
     return cuda_version(&call, version);
 }
 
-/* The name that the scenario gives, else the program of a process that really runs. */
+/* The name in the scenario, or else the program of the real process with this pid. */
 static nvmlReturn_t process_name(const struct scenario *scenario, unsigned pid, char *name,
                                  size_t size)
 {

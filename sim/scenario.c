@@ -1,4 +1,4 @@
-/* The scenario file's parser: one key a line, one table of keys. */
+/* Parser of the scenario file: one key per line, described by one table. */
 #include "scenario.h"
 
 #include <ctype.h>
@@ -47,7 +47,7 @@ static const struct word UNITS[] = {{"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"
                                     {"%", 1},            {"C", 1},            {"MHz", 1},
                                     {"", 1},             {NULL, 0}};
 
-/* A key of a gpu block. TEXT has a size, WORDS a vocabulary, SET sums its words. */
+/* A key of a gpu block. TEXT has a size, WORDS is an enumeration, SET a sum of its flags. */
 enum key_kind { NUMBER, TEXT, WORDS, SET };
 
 struct key {
@@ -55,7 +55,7 @@ struct key {
     enum key_kind kind;
     size_t offset, size;
     const struct word *words;
-    const char *otherwise; /* what a block without this key has */
+    const char *otherwise; /* the default */
 };
 
 #define FIELD(name) offsetof(struct gpu, name), sizeof(((struct gpu *)0)->name)
@@ -393,7 +393,7 @@ static bool parse_top_line(struct scenario *scenario, const char *name, char *va
     return false;
 }
 
-/* Cut blanks at both ends, and the comment of a line that is nothing else. */
+/* Trim whitespace; a line that is only a comment becomes empty. */
 static char *trim(char *line)
 {
     while (isspace((unsigned char)*line))

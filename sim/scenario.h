@@ -1,4 +1,4 @@
-/* What a scenario file says: the machine that the simulated driver plays. */
+/* The scenario: the machine that the driver simulates. */
 #ifndef SIM_SCENARIO_H
 #define SIM_SCENARIO_H
 
@@ -8,7 +8,7 @@
 
 enum { MAX_GPUS = 64, MAX_PROCESSES = 512, MAX_INSTANCES = 16, MAX_FAULTS = 32 };
 
-/* A reading, or the fact that this card does not give one. */
+/* A reading, or not known: the card does not support it. */
 struct number {
     bool known;
     uint64_t value;
@@ -35,7 +35,7 @@ struct process {
     struct number memory;
     struct number sm, mem, enc, dec; /* percent */
     struct number gi, ci;
-    char name[256]; /* empty: ask /proc */
+    char name[256]; /* empty: read from /proc */
 };
 
 struct instance {
@@ -76,14 +76,14 @@ struct gpu {
 struct scenario {
     char driver[32];
     char cuda[16];
-    uint32_t init; /* what nvmlInit answers */
+    uint32_t init; /* what nvmlInit returns */
     bool wide_v3;  /* the 32-byte process entries of drivers 535.43 to 535.86 */
     struct faults faults;
     int gpu_count;
     struct gpu *gpus;
 };
 
-/* Read the file; NULL after one line on stderr when it cannot be read or understood. */
+/* Load the file; on failure print one line to stderr and return NULL. */
 struct scenario *scenario_load(const char *path);
 void scenario_free(struct scenario *scenario);
 

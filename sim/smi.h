@@ -1,4 +1,4 @@
-/* What the parts of the simulated nvidia-smi share: readings as text, lists of processes. */
+/* Shared by the parts of the simulated nvidia-smi: formatted readings, process lists. */
 #ifndef SIM_SMI_H
 #define SIM_SMI_H
 
@@ -20,7 +20,7 @@ struct selection {
     struct shown_gpu gpus[MAX_SHOWN];
 };
 
-/* A reading as nvidia-smi writes it, without its unit. */
+/* Format a reading as nvidia-smi does, without its unit. */
 struct cell {
     nvmlReturn_t status;
     char text[256];
@@ -61,7 +61,7 @@ struct mig_device {
     nvmlDeviceAttributes_t attributes;
 };
 
-/* How many; the GPU is not split when 0. */
+/* The number of MIG devices; 0 without MIG. */
 int read_mig_devices(nvmlDevice_t device, struct mig_device *list, int room);
 
 int print_csv_gpus(const struct selection *all, const char *fields, const char *format);

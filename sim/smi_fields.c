@@ -1,4 +1,4 @@
-/* Every value that nvidia-smi can show, by its query name. */
+/* Every field that nvidia-smi can print, by its query name. */
 #include "smi.h"
 
 #include <stdio.h>
@@ -37,10 +37,10 @@ struct field {
     reader read;
     texter text;
     const char *const *words;
-    unsigned argument; /* the number of words, or which special */
+    unsigned argument; /* length of `words`, or which special field */
 };
 
-/* One number by an NVML call that has it as its last argument. */
+/* Read one number with an NVML call whose last argument returns it. */
 #define VIA(name, call)                                     \
     static nvmlReturn_t name(nvmlDevice_t device, u64 *value) \
     {                                                       \
@@ -49,7 +49,7 @@ struct field {
         *value = number;                                    \
         return status;                                      \
     }
-/* One member of a struct answer. */
+/* Read one member of a struct that an NVML call returns. */
 #define PART(name, type, start, call, member)               \
     static nvmlReturn_t name(nvmlDevice_t device, u64 *value) \
     {                                                       \
@@ -72,7 +72,7 @@ struct field {
     {                                                                         \
         return nvmlDeviceGetTotalEccErrors(device, type, counter, value);     \
     }
-/* No error is in SRAM: 0, where errors are counted at all. */
+/* All simulated errors are in device memory: SRAM has 0, if errors are counted at all. */
 static nvmlReturn_t ecc_sram(nvmlDevice_t device, u64 *value)
 {
     nvmlReturn_t status = nvmlDeviceGetTotalEccErrors(device, 0, 0, value);
@@ -312,7 +312,7 @@ static const struct field FIELDS[] = {
     N("clocks.max.memory", "MHz", "MHz", 0, COUNT, clock_max_memory),
     W("mig.mode.current", 450, SWITCH, mig_mode),
     W("mig.mode.pending", 450, SWITCH, mig_mode),
-    /* In the XML and the table only: a query cannot ask for a name with a blank. */
+    /* Only for the XML and the table: a query cannot contain a name with a space. */
     W("xml brand", 0, BRANDS, brand),
     W("xml architecture", 0, ARCHITECTURES, architecture),
     N("xml sram", "", "", 0, COUNT, ecc_sram),

@@ -75,7 +75,7 @@ static void print_heading(const struct layout *as)
     rule(as, "||", '=', true);
 }
 
-/* Cut at the end, or at the front where the end tells more. */
+/* Truncate at the end, or at the front if the end is more specific. */
 static void shorten(char *to, int width, const char *from, bool keep_end)
 {
     int length = (int)strlen(from);
@@ -87,7 +87,7 @@ static void shorten(char *to, int width, const char *from, bool keep_end)
         sprintf(to, "%.*s...", width - 3, from);
 }
 
-/* A number with its unit, N/A, or the table's word for a reading that fails. */
+/* A number with its unit, N/A, or the table's text for a failed reading. */
 static const char *short_form(const struct cell *cell, const char *unit, char *text, size_t size)
 {
     bool absent = cell->status == NVML_ERROR_NOT_SUPPORTED ||
@@ -115,7 +115,7 @@ static const char *show_watts(const char *name, const struct selection *all,
     return short_form(&cell, "W", text, size);
 }
 
-/* An absent limit stands one column to the left of a number. */
+/* nvidia-smi prints a missing limit one column to the left of a number. */
 static const char *pad_absent(const char *text)
 {
     return strcmp(text, "N/A") == 0 ? "N/A " : text;

@@ -10,8 +10,8 @@ enum row_kind { OPEN, CLOSE, LEAF };
 struct row {
     enum row_kind kind;
     const char *tag;
-    const char *field; /* a field's name, or "=text" as it stands */
-    int since, until;  /* branches; until 0 is for ever */
+    const char *field; /* a field's name, or "=text" for literal text */
+    int since, until;  /* driver branches; until 0: no end */
 };
 
 #define ALWAYS 0, 0
@@ -69,7 +69,7 @@ static const struct row BODY[] = {
     {LEAF, "performance_state", "pstate", ALWAYS},
 };
 
-/* The tag is this word with _gpu_idle and so on behind it. */
+/* The prefix of the tags: _gpu_idle and so on are appended. */
 static const char *const REASONS[][2] = {
     {"gpu_idle", "clocks_throttle_reasons.gpu_idle"},
     {"applications_clocks_setting", "clocks_throttle_reasons.applications_clocks_setting"},
@@ -295,7 +295,7 @@ static void print_reasons(const struct selection *all, const struct shown_gpu *g
     close_tag(2, tag);
 }
 
-/* A block of rows, or the word why there is none. */
+/* A block of rows, or the text that replaces it. */
 static void print_remapped(const struct selection *all, const struct shown_gpu *gpu)
 {
     char text[512];
