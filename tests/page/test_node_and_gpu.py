@@ -85,7 +85,7 @@ def test_the_command_line_of_a_process_is_for_admins(lab: ThreadedHub, page: Pag
 def test_a_node_without_a_gpu_has_a_page_too(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-cpu01")
     expect(_fact(page, "Model")).to_contain_text("no GPU")
-    expect(page.get_by_text("Host memory")).to_be_visible()
+    expect(page.get_by_role("term").filter(has_text="Host memory")).to_be_visible()
 
 
 def test_a_node_page_shows_the_instances_of_a_mig_gpu(lab: ThreadedHub, page: Page) -> None:

@@ -31,7 +31,7 @@ def test_a_closed_hub_shows_nothing_but_the_form(closed: ThreadedHub, page: Page
 def test_a_wrong_password_is_an_error_and_the_name_stays(closed: ThreadedHub, page: Page) -> None:
     page.goto(closed.url)
     submit_sign_in(page, VIEWER, "wrong horse battery")
-    expect(page.get_by_role("alert")).to_contain_text("wrong name or password")
+    expect(page.get_by_role("alert")).to_contain_text("Wrong name or password")
     expect(page.get_by_label("Name")).to_have_value(VIEWER)
     expect(page.get_by_label("Password")).to_have_value("")
     submit_sign_in(page, VIEWER, PASSWORD)

@@ -267,7 +267,7 @@ def test_a_server_that_does_not_speak_http_is_an_error() -> None:
 
 
 def test_an_invalid_url_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="no address of a hub"):
+    with pytest.raises(UsageError, match="not the URL of a hub"):
         LoadGenerator(small(1), "ftp://hub")
 
 
