@@ -1,4 +1,4 @@
-"""`fleet-smi --json` against the scenario that the simulated driver plays, field by field."""
+"""`fleet-smi --json` compared with the scenario of the simulated driver, field by field."""
 
 import pwd
 from dataclasses import replace

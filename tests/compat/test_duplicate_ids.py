@@ -1,4 +1,4 @@
-"""Nodes that have one name."""
+"""Several nodes with one name get distinct ids."""
 
 from fleet_smi.compat.duplicate_ids import DuplicateIdResolver
 from fleet_smi.model.snapshot import Snapshot

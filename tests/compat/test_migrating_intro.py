@@ -1,4 +1,4 @@
-"""Coming from any of these tools: the first three commands, done."""
+"""The introduction of the migration guide: its first three commands work."""
 
 import os
 from pathlib import Path

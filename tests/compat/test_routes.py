@@ -1,4 +1,4 @@
-"""What a hub tells masters of nvgpu, and pages and scripts of gpu-cluster-monitor."""
+"""The hub routes for nvgpu masters, and for pages and scripts of gpu-cluster-monitor."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

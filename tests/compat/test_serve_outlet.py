@@ -1,4 +1,4 @@
-"""The serve outlet asked as nvgpu's masters and gpu-cluster-monitor's main node do."""
+"""The serve outlet, polled as nvgpu masters and the gpu-cluster-monitor main node do."""
 
 from collections.abc import Iterator
 from http.client import HTTPConnection

@@ -1,4 +1,4 @@
-"""Settings files of the systems that came before: what each becomes."""
+"""Importing the settings files of older systems."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The settings by which a hub hears nvgpu and gpu-cluster-monitor."""
+"""The settings of the nvgpu and gpu-cluster-monitor sources."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The hub's database: private, made whole, never silently replaced, and of a version it knows."""
+"""The hub's database: private, atomically created, never silently replaced, of a known version."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""The spine of the hub: deliveries are applied, published and saved, in that order."""
+"""The hub: deliveries are applied, published and saved, in that order."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The node store: state across restarts, retries, and never a caller that waits."""
+"""The node store: state across restarts, retries, and no caller ever blocks."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""The ASGI application: common error shape, validation, and bugs that stop nobody."""
+"""The ASGI application: common error shape, validation, and bugs that affect one request only."""
 
 from collections.abc import Iterator
 

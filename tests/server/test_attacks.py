@@ -1,4 +1,4 @@
-"""What has been broken into in programs like this one, and why it cannot be here.
+"""Known attacks on similar programs, and the rule that prevents each here.
 
 | what happened elsewhere                          | the rule here                              |
 |--------------------------------------------------|--------------------------------------------|

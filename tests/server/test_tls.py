@@ -27,7 +27,7 @@ async def hello(scope: Message, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def test_the_certificate_is_kept_across_restarts_and_new_names(
+def test_the_certificate_is_reused_across_restarts_and_new_names(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = ensure_self_signed(tmp_path, NAMES)

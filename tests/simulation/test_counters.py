@@ -1,4 +1,4 @@
-"""What became of the reports, in numbers."""
+"""Counters of sent, acknowledged and failed reports."""
 
 from hypothesis import given
 from hypothesis import strategies as st

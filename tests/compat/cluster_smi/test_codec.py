@@ -1,4 +1,4 @@
-"""What nodes and routers of cluster-smi tell, and what is made of it."""
+"""The cluster-smi codec: decoding messages of nodes and routers."""
 
 import struct
 from typing import Any

@@ -1,4 +1,4 @@
-"""`fleet-smi like cluster-smi` as a user runs it, and the programs that speak to cluster-smi."""
+"""`fleet-smi like cluster-smi` as a user runs it, and the original programs beside it."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""What fleet-smi writes for routers and clients of cluster-smi."""
+"""Encoding for routers and clients of cluster-smi."""
 
 import struct
 from typing import Any

@@ -1,4 +1,4 @@
-"""Coming from cluster-smi: what the page says can be done, done."""
+"""The migration guide from cluster-smi: its steps work."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which node of cluster-smi is which, how often it is heard, and how old its news is."""
+"""Identity, interval and age of cluster-smi nodes."""
 
 import pytest
 

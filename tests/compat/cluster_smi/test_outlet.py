@@ -1,4 +1,4 @@
-"""An agent that tells a router of cluster-smi about its machine."""
+"""The cluster-smi outlet: an agent that pushes to a cluster-smi router."""
 
 import contextlib
 import select

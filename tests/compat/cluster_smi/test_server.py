@@ -1,4 +1,4 @@
-"""Clients of cluster-smi that ask the hub, and everybody else who sends something there."""
+"""The cluster-smi server of the hub: real clients, and hostile ones."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Where ZeroMQ may listen, and what is left of it."""
+"""ZeroMQ sockets: where they may listen, and that closing releases everything."""
 
 import asyncio
 import threading

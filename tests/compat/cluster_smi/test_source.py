@@ -1,4 +1,4 @@
-"""Nodes of cluster-smi heard over real ZeroMQ: pushed to the hub, or asked of their router."""
+"""The cluster-smi source over real ZeroMQ: pushed by nodes, or polled from a router."""
 
 import asyncio
 import sys

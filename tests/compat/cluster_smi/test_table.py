@@ -1,4 +1,4 @@
-"""The tables of cluster-smi: those that it really drew, and what it drew wrong."""
+"""The tables of cluster-smi, compared with real ones, bugs included."""
 
 import re
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The files that real gpustat 0.3.2, 1.1.1 and gpustat-web 0.3.0 wrote: read, and written again."""
+"""The gpustat codec: files of real gpustat 0.3.2, 1.1.1 and gpustat-web 0.3.0, both ways."""
 
 import re
 from typing import Any

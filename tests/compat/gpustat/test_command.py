@@ -1,4 +1,4 @@
-"""`fleet-smi like gpustat` beside the real gpustat, on the same simulated driver; and its files."""
+"""`fleet-smi like gpustat`, compared with the real gpustat on the same simulated driver."""
 
 import json
 import os
@@ -243,7 +243,9 @@ def test_without_a_driver_it_fails_as_gpustat_does(
     )
 
 
-def test_where_no_file_matches_every_look_says_so(machine: dict[str, str], tmp_path: Path) -> None:
+def test_every_refresh_reports_that_no_file_matches(
+    machine: dict[str, str], tmp_path: Path
+) -> None:
     where = ("--dir", f"{tmp_path}/cml*")
     page = ("render", "--out", f"{tmp_path}/page")
     for command in ((), ("like", "gpustat"), ("like", "nvgpu", "list"), page):

@@ -1,4 +1,4 @@
-"""What gpustat prints for eyes, of every version and with any options, read as a snapshot."""
+"""Decoding the text output of gpustat, of every version and with any options."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Nodes as gpustat prints them: its layout, its colours, and read back as they were."""
+"""Encoding as the text output of gpustat: layout, colours, round trips."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""A shared folder that cron fills with what gpustat prints, as the blog's servers do."""
+"""The files source on a shared folder that cron fills with gpustat output."""
 
 import asyncio
 import os

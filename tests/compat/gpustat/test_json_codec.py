@@ -1,4 +1,4 @@
-"""What `gpustat --json` prints, of every version, read as a snapshot."""
+"""Decoding `gpustat --json` of every version."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Coming from gpustat on a shared disk: what the page says can be done, done."""
+"""The migration guide from gpustat on a shared disk: its steps work."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The hub's faces in gpustat's clothes: text, terminal colours and a page."""
+"""The routes in the formats of gpustat: text, terminal colours and HTML."""
 
 import re
 import time
@@ -78,7 +78,7 @@ def test_the_faces_have_the_types_that_gpustat_web_gives_them(hub: ThreadedHub) 
 
 
 @pytest.mark.parametrize("face", ["txt", "ansi", "html"])
-def test_nodes_can_be_chosen_and_unknown_ones_are_said(hub: ThreadedHub, face: str) -> None:
+def test_nodes_can_be_selected_and_unknown_ones_are_named(hub: ThreadedHub, face: str) -> None:
     text = got(hub, f"/gpustat.{face}?nodes=cml11,nobody")
     assert "cml11" in text
     assert "cml10" not in text

@@ -1,4 +1,4 @@
-"""The fleet as gpustat prints it, dated by the reader's clock; and what is read of such text."""
+"""The fleet as gpustat prints it, dated by the clock of the reader, and decoded again."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What nodes and the main node of gpu-cluster-monitor answer, read and written."""
+"""The gpu-cluster-monitor codec: nodes and the main node, both ways."""
 
 from datetime import UTC, timedelta, timezone
 from typing import Any

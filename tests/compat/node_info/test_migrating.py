@@ -1,4 +1,4 @@
-"""Coming from gpu-cluster-monitor: what the page says can be done, done."""
+"""The migration guide from gpu-cluster-monitor: its steps work."""
 
 from pathlib import Path
 

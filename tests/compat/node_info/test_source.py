@@ -1,4 +1,4 @@
-"""Nodes of gpu-cluster-monitor that are asked: passwords, and those that have stopped to look."""
+"""The gpu-cluster-monitor source: polling, passwords, and nodes that stopped sampling."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What nvgpu's agents and masters answer, read."""
+"""The nvgpu codec: decoding agents and masters."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What fleet-smi answers in the place of nvgpu's agents and masters."""
+"""The nvgpu codec: encoding as agents and masters do."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The real nvgpu 0.9.0 as a peer: its agent heard by a hub, its master told by an agent."""
+"""The real nvgpu 0.9.0 as a peer: a hub polls its agent, its master polls our agent."""
 
 import json
 import os

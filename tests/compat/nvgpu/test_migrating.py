@@ -1,4 +1,4 @@
-"""Coming from nvgpu: what the page says can be done, done."""
+"""The migration guide from nvgpu: its steps work."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Agents of nvgpu that are asked: many at once, and some of them not well."""
+"""The nvgpu source: polling many agents, some of them faulty."""
 
 import asyncio
 import time

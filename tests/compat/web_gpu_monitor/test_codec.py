@@ -1,4 +1,4 @@
-"""`load_data.csv` of web-gpu-monitor, read and written."""
+"""The web-gpu-monitor codec: `load_data.csv`, both ways."""
 
 import csv
 import io

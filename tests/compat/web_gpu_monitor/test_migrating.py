@@ -1,4 +1,4 @@
-"""Coming from web-gpu-monitor: what the page says can be done, done."""
+"""The migration guide from web-gpu-monitor: its steps work."""
 
 import os
 import pwd

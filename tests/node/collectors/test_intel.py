@@ -39,7 +39,7 @@ def test_a_gpu_is_known_by_its_address_and_named_by_its_pci_id(tmp_path: Path) -
     assert (gpu.name, gpu.vendor, gpu.memory_shared) == ("Intel Arc A380", "intel", False)
 
 
-def test_what_the_driver_does_not_offer_is_not_known_and_says_so(tmp_path: Path) -> None:
+def test_figures_that_the_driver_lacks_are_unknown_with_a_reason(tmp_path: Path) -> None:
     gpu = only(tmp_path, {})
     assert (gpu.busy_percent, gpu.memory_used_bytes, gpu.fan_percent) == (None, None, None)
     assert gpu.unread["busy_percent"] == "not offered by this driver without root"

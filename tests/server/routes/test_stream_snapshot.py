@@ -1,4 +1,4 @@
-"""`GET /api/v1/stream/snapshot`: the first event of the stream, of now or of a past moment."""
+"""`GET /api/v1/stream/snapshot`: the first event of the stream, current or at a past time."""
 
 from collections.abc import Iterator
 from pathlib import Path

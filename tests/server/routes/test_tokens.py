@@ -1,4 +1,4 @@
-"""`/api/v1/tokens` and the join line: what an admin creates and revokes."""
+"""`/api/v1/tokens` and the join command: what an admin creates and revokes."""
 
 import shlex
 from collections.abc import Iterator

@@ -108,7 +108,7 @@ def test_an_empty_report_is_a_page_too() -> None:
     assert "NaN" not in render(digest)
 
 
-def test_too_many_jobs_to_list_is_said() -> None:
+def test_a_truncated_list_of_jobs_is_mentioned() -> None:
     assert "too many to list" in page_text(render(replace(lab_week(), waste=None)))
 
 
