@@ -183,9 +183,10 @@ class Scenario:
     def write(self, path: Path) -> None:
         """Replace the file atomically: running programs reread it and must not see half of it."""
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            # Process names in tests may be any bytes.
             file.write(self.text().encode(errors="surrogateescape"))
         fresh = Path(file.name)
-        fresh.chmod(0o644)
+        fresh.chmod(0o644)  # temporary files are 0600, unreadable for other users
         fresh.replace(path)
 
 

@@ -38,6 +38,6 @@ class OneResponseServer:
             sock.sendall(self._response)
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes a thread that is blocked in `accept`
         self._listener.close()
         self._thread.join()

@@ -25,6 +25,7 @@ class ScriptedServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # `close` alone does not wake a thread that is blocked in `accept`.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -92,4 +92,4 @@ def run_source(source: Source) -> Iterator[RecordedDeliveries]:
         loop.close()
         assert not left
         if not task.cancelled():
-            task.result()
+            task.result()  # raises the error of a source that ended by itself

@@ -25,7 +25,7 @@ from tests.machines import wait_until
 
 INTERVAL_SECONDS = 0.1
 """The shortest interval allowed, so that tests take seconds instead of minutes."""
-_IN_A_HURRY = {
+_SHORT_INTERVALS = {
     f"FLEET_SMI_HUB_{what}_INTERVAL": "0.2" for what in ("STREAM", "REMEMBER", "FILES", "PULL")
 }
 
@@ -137,7 +137,7 @@ class LoopbackHub:
         self.state = lab.folder / "hub"
         self.port = free_port()
         self.url = f"{'https' if '--tls' in flags else 'http'}://127.0.0.1:{self.port}"
-        self.env = os.environ | _IN_A_HURRY | {"FLEET_SMI_HUB_STATE": str(self.state)}
+        self.env = os.environ | _SHORT_INTERVALS | {"FLEET_SMI_HUB_STATE": str(self.state)}
         self._lab = lab
         self._flags = flags
         self.program = self._started()

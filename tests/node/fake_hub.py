@@ -58,7 +58,7 @@ class FakeHub:
         if server is not None:
             server.end()
         self.received = list(self.durable)
-        self.instance_number += 1
+        self.instance_number += 1  # receipts show agents that the hub has restarted
 
     def sequences(self, run_id: str | None = None) -> set[int]:
         """Return the received sequence numbers, of one run or of all."""

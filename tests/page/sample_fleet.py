@@ -25,6 +25,7 @@ def report_fleet(hub: ThreadedHub) -> None:
     hub.report(*_idle_for_minutes(_first()), token=hub.join("id-of-gpu01", "gpu01"))
     hub.join_and_report(_report(_a100(0), _a100(1), node="gpu02", labels={"rack": "a"}))
     hub.join_and_report(_report(_broken(), _ghost(), _closed(), node="gpu03", labels={"rack": "b"}))
+    # Silent soon: with an interval of 0.1 s, no second report follows.
     hub.join_and_report(_report(gpu(0, uuid="GPU-silent"), node="gpu04", interval_seconds=0.1))
     hub.join_and_report(_report(node="cpu01"))
     wait_until(lambda: state_counts(hub) == COUNTS)

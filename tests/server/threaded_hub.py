@@ -38,6 +38,7 @@ class ThreadedHub:
         self._task = self._loop.create_task(self.server.run())
         self._thread = threading.Thread(target=self._run_loop, name="hub")
         self._thread.start()
+        # Or done: a hub that fails to start must not keep the test waiting.
         wait_until(lambda: self.server.hub.ready or self._task.done())
 
     def __enter__(self) -> Self:

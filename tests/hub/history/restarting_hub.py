@@ -109,6 +109,7 @@ class RestartingHub:
 
     def tick(self) -> None:
         """Run the periodic work: history, then checkpoints."""
+        # History first: a node's checkpoint counts as durable only after its history is written.
         self._history.tick(self.now)
         self._wait()
         self._keeping.mark_dirty(self._fleet.take_dirty())
@@ -121,6 +122,7 @@ class RestartingHub:
             self._keeping.flush()
             self._history.close()
             self._keeper.flush()
+        # When killed, the batch in `_keeper` is dropped: the agents have to resend its reports.
         self._writer.close()
         self._memory.close()
         assert (self._writer.failures, self._writer.current_gap) == (0, None)

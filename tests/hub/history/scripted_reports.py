@@ -23,6 +23,7 @@ class ScriptedReport(Struct, frozen=True):
     watts: tuple[float | None, ...]
 
 
+# Faster than the interval, on time, at and beyond the silence limit, and over an hour's end.
 DELAYS = st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.0, 2.0, 3.0, 7.0, 45.0, 5000.0])
 PIDS = st.sampled_from([(), (), (1,), (1, 2), (1, 3), (2,), (2, 4)])
 USERS = {1: "alice", 2: "bob", 3: "alice", 4: "carol"}

@@ -154,6 +154,7 @@ def samples(month: SyntheticMonth, seed: int = 2) -> Iterator[list[SyntheticSamp
     chance = random.Random(seed)
     pace = month.interval_seconds
     nodes = [_Node(month, number) for number in range(len(month.devices))]
+    # Phase and jitter together stay below one interval, so that each step has one sample per node.
     phases = sorted(chance.uniform(0, 0.9 * pace) for _ in nodes)
     for step in range(int((month.end - START) / pace)):
         at = START + step * pace
@@ -247,6 +248,7 @@ def _outages(end: float, hour: float, chance: random.Random) -> list[Outage]:
     found: list[Outage] = []
     at = START + chance.uniform(2, 120) * hour
     while at < end - 6 * hour:
+        # It ends hours before the month does, so that buffered reports arrive within the month.
         until = min(at + chance.uniform(1, 10) * hour, end - 3 * hour)
         found.append(Outage(at, until, buffered=len(found) % 2 == 0))
         at = until + chance.uniform(48, 192) * hour

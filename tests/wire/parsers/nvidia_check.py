@@ -184,7 +184,7 @@ def check_list(path: Path) -> CaptureComparison:
         return CaptureComparison(named=1)
     found = [(gpu.name, gpu.uuid, *(part.uuid for part in gpu.instances)) for gpu in gpus]
     expected: list[tuple[str, ...]] = []
-    for line in text.splitlines():
+    for line in text.splitlines():  # ends with a UUID of 40 characters and ")"
         if line.startswith("GPU "):
             expected.append((line[line.index(": ") + 2 : line.index(" (UUID")], line[-41:-1]))
         elif "UUID: MIG-" in line:
