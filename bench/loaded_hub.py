@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.line_program import LineProgram
 from bench.peers import OURS, PEERS, NotAvailable, last_error
 
-_LISTENERS = Path(__file__).with_name("listeners.py")
+_LISTENERS = Path(__file__).with_name("stream_listeners.py")
 _LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
 
 
