@@ -41,7 +41,7 @@ def test_count_memory_and_same_node_are_part_of_the_request(
     lab: ThreadedHub, need: Locator
 ) -> None:
     need.get_by_role("button", name="More GPUs").click()
-    need.get_by_label("Free memory per GPU").select_option(label="≥ 24 GiB")
+    need.get_by_label("Min. free memory").select_option(label="≥ 24 GiB")
     best = _offered(lab, "n=2&min_free=24GiB&same_node=true")
     assert {one["node"] for one in best} == {"gpu02"}
     expect(need).to_contain_text("gpu02: GPU 0 and 1")
@@ -58,7 +58,7 @@ def test_several_nodes_are_offered_if_one_has_too_few(need: Locator) -> None:
 
 
 def test_an_impossible_request_shows_the_hub_s_reason(lab: ThreadedHub, need: Locator) -> None:
-    need.get_by_label("Free memory per GPU").select_option(label="≥ 120 GiB")
+    need.get_by_label("Min. free memory").select_option(label="≥ 120 GiB")
     response = lab.request("GET", "/api/v1/free?n=1&min_free=120GiB&same_node=true")
     expect(need).to_contain_text(msgspec.json.decode(response.body)["unmet"])
 
@@ -66,7 +66,7 @@ def test_an_impossible_request_shows_the_hub_s_reason(lab: ThreadedHub, need: Lo
 def test_each_command_can_be_copied_with_a_confirmation(
     lab: ThreadedHub, need: Locator, page: Page
 ) -> None:
-    need.get_by_label("Free memory per GPU").select_option(label="≥ 40 GiB")
+    need.get_by_label("Min. free memory").select_option(label="≥ 40 GiB")
     expect(need).to_contain_text("gpu01: GPU 0")
     assert _copied(page, need, "ssh command") == "ssh gpu01"
     assert "CUDA_VISIBLE_DEVICES=0" in _copied(page, need, "environment variable")
