@@ -62,7 +62,7 @@ class NotAnswering(ReadFailed):
         super().__init__(message)
         self.since = since
         self.partial_result = partial_result or {}
-        """What the binding had read before the subject stopped answering."""
+        """Partial results of the binding from before the subject stopped answering."""
 
 
 class DeliveryError(FleetError):

@@ -7,7 +7,7 @@ from fleet_smi.config.addresses import parse_target
 _USER = re.compile(r"[A-Za-z0-9_.+][A-Za-z0-9_.+-]{0,63}")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 SETTING_BY_HOST_TYPE = {"node_info": "hub.node_info", "ssh": "hub.ssh", "pull": "hub.pull"}
-"""What a list of hosts can be for, and the setting that it becomes."""
+"""The uses of a list of hosts, each with the setting that it becomes."""
 
 
 def to_http_target(host: str) -> str:

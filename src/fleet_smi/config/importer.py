@@ -17,7 +17,7 @@ HostType = Literal["node_info", "ssh", "pull"]
 
 
 class ImportNote(Struct, frozen=True):
-    """What happened to one part of a file."""
+    """The outcome for one part of an imported file."""
 
     file: str
     imported: bool

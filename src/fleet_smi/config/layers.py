@@ -39,7 +39,7 @@ class SettingValue(Struct, frozen=True):
 
 
 class SettingProblem(Struct, frozen=True):
-    """What is wrong with a setting, and where."""
+    """An invalid setting: the error and where it was found."""
 
     origin: Origin
     message: str

@@ -25,7 +25,7 @@ _JITTER_SECONDS = 5.0
 
 
 class FleetChange(Struct, frozen=True, kw_only=True, gc=False):
-    """What one snapshot changed; `is_first` when its node was not known before.
+    """The changes made by one snapshot; `is_first` when its node was not known before.
 
     `at` is when it was taken, by the hub's clock, and `reported_uuids` are those in it.
     `standings` is the result for every GPU and instance; `occupancy_changed` are the UUIDs of

@@ -42,7 +42,7 @@ class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is stored of one node; `given_…` are the name and labels set by an administrator.
+    """The stored state of one node; `given_…` are the name and labels set by an administrator.
 
     `ways` are its routes: what is on disk keeps the name that it was written with.
     """

@@ -41,7 +41,7 @@ _MAX_STDERR_BYTES = 1 << 16  # what a pipe holds on Linux
 
 
 class SshOutput(NamedTuple):
-    """What ssh printed; `exit_code` is `None` if it was killed at its deadline."""
+    """Output of ssh; `exit_code` is `None` if it was killed at its deadline."""
 
     stdout: bytes
     stderr: str

@@ -25,7 +25,7 @@ _ADDRESS = " (http://github.com/patwie/cluster-smi)"
 
 
 class TableOptions(Struct, frozen=True, kw_only=True):
-    """What to show, by the flags of cluster-smi; rows of `highlighted_user` are coloured."""
+    """Display options, by the flags of cluster-smi; rows of `highlighted_user` are coloured."""
 
     processes: bool = False
     last_seen: bool = False

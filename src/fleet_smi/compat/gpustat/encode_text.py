@@ -25,7 +25,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 class GpustatOptions(Struct, frozen=True, kw_only=True):
-    """What to show, by gpustat's flags; `name_width` truncates the names of GPUs."""
+    """Display options, by gpustat's flags; `name_width` truncates the names of GPUs."""
 
     command: bool = False
     user: bool = False

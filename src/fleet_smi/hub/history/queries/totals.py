@@ -124,7 +124,7 @@ def _whole_buckets(outer: BucketRange, seconds: int) -> BucketRange:
 
 
 def _remainders(whole: BucketRange, outer: BucketRange) -> Iterator[BucketRange]:
-    """What remains of `outer` before and after `whole`."""
+    """Return the parts of `outer` before and after `whole`."""
     for first, last in ((outer[0], whole[0]), (whole[1], outer[1])):
         if first < last:
             yield first, last

@@ -80,7 +80,7 @@ def _deltas(
 def _increments(
     deltas: Iterable[UsageDelta], no_user: set[int]
 ) -> Iterator[tuple[UsageKey, ColumnSums]]:
-    """What each hour adds to its days and weeks, by column name.
+    """Amounts that each hour adds to its days and weeks, by column name.
 
     The time of no user counts in the state columns only.
     """
