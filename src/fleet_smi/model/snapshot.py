@@ -139,7 +139,9 @@ class Host(Struct, frozen=True, kw_only=True, gc=False):
 class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of one collector: `absent` is expected, `failed` is not.
 
-    `fault` is what a failure means for the devices that it should have read.
+    `detail` is the error or, after `ok`, what it cannot read, as the end of the sentence "read
+    through NAME, which ...". `fault` is what a failure means for the devices that it should have
+    read.
     """
 
     name: str

@@ -117,7 +117,9 @@ def test_a_sleeping_card_is_listed_and_not_woken(tmp_path: Path) -> None:
     assert (asleep.pci_bus_id, asleep.fault) == ("00000000:05:00.0", None)
     assert (awake.asleep, awake.memory_used_bytes) == (False, None)
     assert "sleeps" in awake.unread["memory_used_bytes"]
-    assert "wake" in run_named(found, "amd_smi").detail
+    # The end of the sentence "read through amd_smi, which ...".
+    detail = run_named(found, "amd_smi").detail
+    assert detail == "is not run while a GPU sleeps, because that would wake it"
 
 
 def test_a_program_without_gpus_is_absent(tmp_path: Path) -> None:

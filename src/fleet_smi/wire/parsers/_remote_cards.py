@@ -1,4 +1,4 @@
-"""Parse AMD's and Intel's GPUs in the output of the ssh script: amd-smi, rocm-smi and xpu-smi."""
+"""Parse AMD and Intel GPUs in the output of the ssh script: amd-smi, rocm-smi and xpu-smi."""
 
 import re
 from collections.abc import Callable
@@ -39,7 +39,11 @@ _NEXT_SECTIONS = ("cards@0x8086", "queried", "end")
 
 
 def parse_cards(output: ScriptOutput) -> tuple[tuple[Gpu, ...], tuple[CollectorRun, ...]]:
-    """Return the GPUs that these programs list, and one run for each program that was run."""
+    """Return the AMD and Intel GPUs, and one run per program.
+
+    Where a program failed, or was not run because a GPU sleeps, its GPUs are those that the
+    kernel lists, by identity only.
+    """
     gpus: list[Gpu] = []
     runs: list[CollectorRun] = []
     queried = {program.vendor for program in _PROGRAMS if program.collector in output}
@@ -58,13 +62,13 @@ def parse_cards(output: ScriptOutput) -> tuple[tuple[Gpu, ...], tuple[CollectorR
     return tuple(gpus), tuple(runs)
 
 
-def has_begun(output: ScriptOutput) -> bool:
+def has_run_program(output: ScriptOutput) -> bool:
     """Return whether the script came as far as running one of these programs."""
     return any(program.collector in output for program in _PROGRAMS)
 
 
 def _not_run(program: _Program) -> CollectorRun:
-    detail = f"{program.name} was not run: it would wake a sleeping GPU"
+    detail = "is not run while a GPU sleeps, because that would wake it"
     return CollectorRun(name=program.collector, outcome="ok", seconds=0.0, detail=detail)
 
 

@@ -15,7 +15,10 @@ _SEPARATOR = "\x1f"
 
 
 def parse_processes(output: ScriptOutput, booted_at: float | None) -> dict[int, Process]:
-    """Return the details of each pid that was visible."""
+    """Return the processes by pid, without those whose pid was reused after the driver's answer.
+
+    `booted_at` is the boot time of the node; where it is unknown, so are the start times.
+    """
     users = _users(output.text("users"))
     # A process that started after the driver reported the pid is another one: the pid was reused.
     # Two ticks of tolerance: both times are rounded.

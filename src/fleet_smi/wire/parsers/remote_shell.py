@@ -13,8 +13,7 @@ from fleet_smi.model.range_check import check_range
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Host, Snapshot
 from fleet_smi.wire.cli_text import excerpt, parse_number
-from fleet_smi.wire.parsers._remote_cards import has_begun as has_begun_cards
-from fleet_smi.wire.parsers._remote_cards import parse_cards
+from fleet_smi.wire.parsers._remote_cards import has_run_program, parse_cards
 from fleet_smi.wire.parsers._remote_nvidia import parse_nvidia_gpus
 from fleet_smi.wire.parsers._remote_processes import parse_processes
 from fleet_smi.wire.parsers._remote_sections import ScriptOutput, parse_sections
@@ -36,8 +35,8 @@ def parse_script_output(body: bytes, marker: str, *, within_deadline: bool = Tru
     if "report" in output:
         text = output.text("report")
         return decode_report(text.encode("utf-8", "surrogateescape"), json=True)
-    has_begun = "nvidia_smi" in output or has_begun_cards(output)
-    if "end" not in output and (within_deadline or not has_begun):
+    reached_program = "nvidia_smi" in output or has_run_program(output)
+    if "end" not in output and (within_deadline or not reached_program):
         raise Undecodable(f"what came is no report: {_excerpt(body)}")
     return _report(output)
 
