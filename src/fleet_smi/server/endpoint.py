@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One endpoint; `query`, `body` and `response` are types that requests are checked against.
 
-    `required_action` is what the sender must be allowed to do; `None` where the handler checks
+    `required_action` is what the client must be allowed to do; `None` where the handler checks
     that itself. `extra_statuses` are those that do not follow from the other fields.
     """
 
@@ -57,7 +57,7 @@ class ApiError(Exception):
 
 
 def authorize_request(request: Request, services: Services, action: Action) -> Identity:
-    """Identify the sender; raise `ApiError` unless they may do that."""
+    """Return who sent the request; raise `ApiError` unless they may do this."""
     peer = "" if request.client is None else request.client.host
     identity = services.access.authenticate(request.scope["headers"], peer, request.method)
     if isinstance(identity, HttpError):
@@ -97,7 +97,7 @@ class RequestContext:
 
     @property
     def command_visibility(self) -> CommandVisibility:
-        """How much of a command line the sender may see."""
+        """How much of a command line the client may see."""
         admin = self.identity is not None and self.identity.role == "admin"
         return self.services.commands_for_admins if admin else self.services.commands_for_viewers
 
@@ -113,13 +113,13 @@ class RequestContext:
         return "gzip" in weights and not re.fullmatch(r"0[.0]*", weights["gzip"])
 
     async def fleet_view(self) -> FleetView:
-        """The fleet as the sender may see it, with every change made before the request."""
-        # One view per visibility, not per sender: all with equal rights share it.
+        """The fleet as the client may see it, with every change made before the request."""
+        # One view per visibility, not per client: all with equal rights share it.
         build = partial(_build_view, self.hub, self.command_visibility)
         return await self.services.cache.get_or_compute(self.command_visibility, build)
 
     def node_view(self, node_id: str) -> NodeView | None:
-        """One node as the sender may see it; `None` if there is none of that id."""
+        """One node as the client may see it; `None` if there is none of that id."""
         view = self.hub.fleet.node(node_id, self.hub.clock())
         return None if view is None else mask_commands(view, self.command_visibility)
 

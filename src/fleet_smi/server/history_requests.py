@@ -1,4 +1,4 @@
-"""Queries about the past over HTTP: moments, time ranges, GPU filters and size limits."""
+"""Shared by the endpoints about the past: time ranges, GPU filters, past fleets, size limits."""
 
 import asyncio
 import fnmatch
@@ -37,14 +37,17 @@ class RangeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LedgerQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A time range and a filter: `node` is an id or a pattern of names, `gpu` a UUID."""
+    """A time range and a filter: `node` is an id or a pattern of names, `gpu` a UUID.
+
+    `matches` leaves `user` to the endpoint: GPUs have none, only what ran on them.
+    """
 
     node: GlobText | UnsetType = UNSET
     gpu: GlobText | UnsetType = UNSET
     user: GlobText | UnsetType = UNSET
 
     def matches(self, gpu: GpuOfNode) -> bool:
-        """Whether the filter selects this GPU."""
+        """Whether `node` and `gpu` select this GPU."""
         if self.gpu is not UNSET and gpu.uuid != self.gpu:
             return False
         return self.node is UNSET or matches_node(gpu, self.node)
@@ -83,7 +86,11 @@ async def parse_range(context: RequestContext, query: RangeQuery) -> TimeRange:
 
 
 async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
-    """The fleet as the sender may see it, now or at a moment of the past."""
+    """The fleet as the client may see it, now or at a moment of the past.
+
+    Raise `ApiError` (404) where the hub records no history, and `UsageError` where the moment is
+    invalid or older than it.
+    """
     if at is UNSET:
         return await context.fleet_view()
     moment, history = parse_moment(at, context.hub.clock()), require_history(context)
@@ -119,6 +126,6 @@ def check_limit(count: int, limit: int, noun: str, remedy: str) -> None:
         raise UsageError(f"{count} {noun} exceed the limit of {limit}: {remedy}")
 
 
-def check_row_limit(rows: Iterable[Any], row_count: Callable[[Any], int], limit: int) -> None:
-    """Raise `UsageError` where the response would have too many rows."""
-    check_limit(sum(map(row_count, rows)), limit, "rows", "request a shorter time, or one node")
+def check_row_limit(groups: Iterable[Any], row_count: Callable[[Any], int], limit: int) -> None:
+    """Raise `UsageError` where these groups, such as GPUs, have too many rows together."""
+    check_limit(sum(map(row_count, groups)), limit, "rows", "request a shorter time, or one node")

@@ -12,7 +12,7 @@ from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.view_options import ViewOptions, parse_states
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.response_cache import cached_json_response
 from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import fleet_json_from_encoded, to_json

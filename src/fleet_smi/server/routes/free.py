@@ -10,7 +10,7 @@ from fleet_smi.model.select import GpuRequest, Offer, choose_offer, node_candida
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_size
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.response_cache import cached_json_response
 from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import to_json

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from fleet_smi.model.history_responses import StorageStatus
 from fleet_smi.server.endpoint import Endpoint, RequestContext
-from fleet_smi.server.history_views import require_history, threaded_json_response
+from fleet_smi.server.history_requests import require_history, threaded_json_response
 
 
 async def history_state(context: RequestContext) -> Response:

@@ -12,7 +12,7 @@ from fleet_smi.model.history import GpuOccupancies, Job
 from fleet_smi.model.history_privacy import mask_job_commands
 from fleet_smi.model.history_responses import Jobs
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.history_views import (
+from fleet_smi.server.history_requests import (
     GlobText,
     RangeQuery,
     check_limit,

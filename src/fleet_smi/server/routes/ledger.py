@@ -10,7 +10,7 @@ from fleet_smi.model.history import GpuPeriods
 from fleet_smi.model.history_privacy import mask_occupancy_commands, mask_period_commands
 from fleet_smi.model.history_responses import Occupancies, Periods
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.history_views import (
+from fleet_smi.server.history_requests import (
     LedgerQuery,
     check_row_limit,
     parse_range,

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
-from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.http_error import HttpError
 
 _Key = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]

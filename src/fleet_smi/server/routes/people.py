@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from fleet_smi.model.people import PeopleView, node_holdings, summarize_people
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.response_cache import cached_json_response
 from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import to_json

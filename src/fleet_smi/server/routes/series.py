@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from fleet_smi.model.history import Series
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
-from fleet_smi.server.history_views import (
+from fleet_smi.server.history_requests import (
     RangeQuery,
     parse_range,
     require_history,

@@ -11,7 +11,7 @@ from fleet_smi.hub.stream import Subscriber
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.stream_payload_builder import fleet_payload
 from fleet_smi.server.endpoint import Endpoint, RequestContext
-from fleet_smi.server.history_views import MomentText, fleet_at
+from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.response_cache import cached_json_response
 from fleet_smi.wire.event import Event, StreamUpdate, encode_event_data
 

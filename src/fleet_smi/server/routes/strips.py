@@ -11,7 +11,7 @@ from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode, Strip, Strips
 from fleet_smi.server.endpoint import Endpoint, RequestContext
-from fleet_smi.server.history_views import (
+from fleet_smi.server.history_requests import (
     GlobText,
     RangeQuery,
     check_limit,

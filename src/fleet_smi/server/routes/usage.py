@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from fleet_smi.model.history import Usages
 from fleet_smi.server.endpoint import Endpoint, RequestContext
-from fleet_smi.server.history_views import (
+from fleet_smi.server.history_requests import (
     RangeQuery,
     parse_range,
     require_history,
