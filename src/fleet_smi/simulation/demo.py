@@ -10,10 +10,10 @@ from fleet_smi.simulation.gpu_models import A100, H100, L40S, RTX_4090, make_idl
 from fleet_smi.simulation.gpu_slots import (
     GpuSlot,
     IdleSlot,
+    JobSlot,
     LostSlot,
     MigSlice,
     MigSlot,
-    SharedSlot,
     TransitionSlot,
     UsagePattern,
     ghost_slot,
@@ -86,7 +86,7 @@ class _NodeBuilder:
         # One pattern for all of them: earlier jobs took the whole group too.
         start = self.start - hours * _HOUR
         return [
-            TransitionSlot(SharedSlot(self.gpu_model, gpu, pattern, rank), start, slot)
+            TransitionSlot(JobSlot(self.gpu_model, gpu, pattern, rank), start, slot)
             for rank, (gpu, slot) in enumerate(slots)
         ]
 
@@ -123,7 +123,7 @@ class _NodeBuilder:
     def short_jobs_on(self, pattern: UsagePattern, gpus: Sequence[Gpu]) -> list[GpuSlot]:
         """Return slots whose jobs change often enough to watch within the last hour."""
         slots = [
-            (gpu, SharedSlot(self.gpu_model, gpu, pattern, rank)) for rank, gpu in enumerate(gpus)
+            (gpu, JobSlot(self.gpu_model, gpu, pattern, rank)) for rank, gpu in enumerate(gpus)
         ]
         return self.since(RECENT_SECONDS / _HOUR, slots)
 

@@ -1,4 +1,4 @@
-"""GPU slots of a simulated node: idle, shared, split by MIG, lost, over time."""
+"""GPU slots of a simulated node: each is one GPU over time, idle, in use, partitioned or lost."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -34,7 +34,7 @@ class GpuSlot(Protocol):
 
 
 class IdleSlot:
-    """An idle GPU; its memory may be in use nevertheless."""
+    """A GPU without processes; `ghost_slot` makes one whose memory is in use nevertheless."""
 
     def __init__(self, model: GpuModel, idle_gpu: Gpu) -> None:
         self._model, self._idle_gpu = model, idle_gpu
@@ -106,7 +106,8 @@ class UsagePattern(Struct, frozen=True, kw_only=True, gc=False):
     """How jobs use a group of GPUs: at most one job per period of `period_seconds`.
 
     A job takes all GPUs of the group at the start of the period and ends before the period
-    does. `probability` is the chance of a job, lower at night with `quieter_at_night`.
+    does. `probability` is the chance of a job, lower at night with `quieter_at_night`. `key` is
+    the random seed: equal keys run equal jobs.
     """
 
     key: str
@@ -125,8 +126,8 @@ class UsagePattern(Struct, frozen=True, kw_only=True, gc=False):
         )
 
 
-class SharedSlot:
-    """A GPU on which jobs start and end; `rank` is its position in its group."""
+class JobSlot:
+    """A GPU that runs one job after another; `rank` is its position in its group."""
 
     def __init__(
         self, model: GpuModel, idle_gpu: Gpu, pattern: UsagePattern, rank: int = 0

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fleet_smi.model.units import GIB
 from fleet_smi.simulation.gpu_models import A100, H100, L40S, RTX_4090, make_idle_gpu
-from fleet_smi.simulation.gpu_slots import GpuSlot, SharedSlot, UsagePattern
+from fleet_smi.simulation.gpu_slots import GpuSlot, JobSlot, UsagePattern
 from fleet_smi.simulation.scenario import FleetScenario, MachineModel, SimulatedNode, make_node
 from fleet_smi.simulation.seeded_random import seeded_rng
 from fleet_smi.simulation.workloads import random_uuid
@@ -58,5 +58,5 @@ def _slots(key: str, machine_model: MachineModel, gpus: int) -> Iterator[GpuSlot
             idle_gpu = make_idle_gpu(
                 machine_model.gpu_model, f"GPU-{random_uuid(rng)}", index + rank
             )
-            yield SharedSlot(machine_model.gpu_model, idle_gpu, pattern, rank)
+            yield JobSlot(machine_model.gpu_model, idle_gpu, pattern, rank)
         index += group

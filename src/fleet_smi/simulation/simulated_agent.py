@@ -59,7 +59,11 @@ class HubEndpoint(NamedTuple):
 
 
 class SimulatedAgent:
-    """Sends one report at a time and retries those that were not acknowledged."""
+    """Sends one report at a time and retries those that were not acknowledged.
+
+    `on_lost` is called when the connection is lost, and should call `connect` again; `on_refused`
+    when the hub rejects the credentials.
+    """
 
     def __init__(
         self,
@@ -104,7 +108,11 @@ class SimulatedAgent:
             raise Unreachable(f"hub {hub.host}:{hub.port}: {_reason(error)}", node.name) from None
 
     def send_report(self) -> None:
-        """Send a report, unless one is in flight or the node is silent by scenario."""
+        """Send the next report, or again the one that was not acknowledged.
+
+        Without a connection, or while a report is in flight, only count it as late. Close the
+        connection while the node is silent by scenario.
+        """
         now = time.time()
         if not self._scenario.is_reporting(self._index, now):
             self.close()
@@ -121,7 +129,7 @@ class SimulatedAgent:
         self._connection.send_request(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
 
     def close(self) -> None:
-        """Close the connection deliberately and drop unsent snapshots."""
+        """Close the connection without calling `on_lost`; drop unacknowledged snapshots."""
         connection, self._connection, self._sent_at = self._connection, None, None
         self._snapshots = []
         if connection is not None:
