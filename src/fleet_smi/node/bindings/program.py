@@ -1,5 +1,6 @@
-"""Run a vendor's program with a timeout: output bounded, killed when late, no second one beside
-a first that cannot be killed.
+"""Run a vendor's program with a timeout and a limit on its output.
+
+One that is late is killed. While one cannot be killed, the program is not started again.
 """
 
 import os
@@ -21,8 +22,9 @@ _stuck: dict[str, list[tuple["subprocess.Popen[bytes]", float]]] = {}
 
 
 def run_program(command: Sequence[str], deadline: float, remedy: str) -> tuple[str, int]:
-    """Return what the program printed, and its exit code.
+    """Return what the program printed, and its exit code; raise a `CollectError` where it cannot.
 
+    What it printed is its standard output or, where that is empty, its standard error.
     `deadline` is by the monotonic clock; `remedy` says what to do where it is not installed.
     """
     (output,) = run_programs([command], deadline, remedy)
@@ -34,7 +36,7 @@ def run_program(command: Sequence[str], deadline: float, remedy: str) -> tuple[s
 def run_programs(
     commands: Sequence[Sequence[str]], deadline: float, remedy: str
 ) -> list[tuple[str, int] | CollectError]:
-    """Run several commands of one program at the same time; return the output or error of each.
+    """Run commands of one program concurrently; return the output or error of each, in order.
 
     Raise `NotPresent` where the program is not installed, and `NotAnswering` while an earlier
     one is stuck in the driver: another would get stuck as well.
@@ -56,7 +58,10 @@ def run_programs(
 
 
 def read_outputs(commands: Sequence[Sequence[str]], deadline: float, remedy: str) -> list[str]:
-    """Return what each command that ended in time printed; raise an error when none did."""
+    """Return the texts of the commands that ended in time, whatever their exit codes.
+
+    Those that did not are left out; raise a `CollectError` when none did.
+    """
     outputs = run_programs(commands, deadline, remedy)
     texts = [output[0] for output in outputs if not isinstance(output, CollectError)]
     errors = [output for output in outputs if isinstance(output, CollectError)]
@@ -71,6 +76,7 @@ def read_outputs(commands: Sequence[Sequence[str]], deadline: float, remedy: str
 
 
 def too_much_output(name: str) -> ReadFailed:
+    """Return the error for output beyond `MAX_OUTPUT_BYTES`."""
     return ReadFailed(f"{name} printed more than {MAX_OUTPUT_BYTES >> 20} MiB")
 
 

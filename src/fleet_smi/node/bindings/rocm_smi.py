@@ -29,7 +29,7 @@ _COMMANDS = (
 
 
 def read(program: str = "rocm-smi", timeout_seconds: float = 3.0) -> dict[str, Any]:
-    """Return what each command printed, as `texts`."""
+    """Return, as `texts`, what each command that ended in time printed; see `read_outputs`."""
     deadline = time.monotonic() + timeout_seconds
     commands = [(program, *arguments) for arguments in _COMMANDS]
     return {"texts": read_outputs(commands, deadline, "install ROCm's rocm-smi-lib")}
