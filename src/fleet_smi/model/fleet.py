@@ -57,8 +57,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
 
     `via` is the source of that report, and `trouble` why a source cannot reach the node now. A
     node that has never reported has no `taken_at`. `clock_skew_seconds` is how far the hub's clock
-    is ahead of the node's, where that is worth a warning. `missing_reports` counts the gaps in
-    its numbered reports.
+    is ahead of the node's, where that is worth a warning. `missing_reports` is how many of its
+    numbered reports never arrived.
     """
 
     node_id: str
@@ -81,19 +81,19 @@ class NodeView(Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What could not be read of it: one text for each collector that failed."""
+        """Messages about the collectors that failed."""
         failed = (run for run in self.runs if run.outcome == "failed")
         return tuple(f"{run.name}: {run.detail or 'could not be read'}" for run in failed)
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What its transport cannot report."""
+        """What its collectors cannot read, though they did not fail: one sentence each."""
         limited = (run for run in self.runs if run.outcome == "ok" and run.detail)
         return tuple(f"read through {run.name}, which {run.detail}" for run in limited)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Problems with its reports: a failing source, a wrong clock."""
+        """Problems with how it reports: a source that cannot reach it, a wrong clock."""
         trouble = () if self.trouble is None else (self.trouble,)
         skew = self.clock_skew_seconds
         if skew is None:

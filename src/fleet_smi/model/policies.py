@@ -16,7 +16,10 @@ Policy = Callable[[JudgedDevice, float, Thresholds], bool]
 def is_offered(
     judged: JudgedDevice, policy: str, max_used_percent: float, settings: Thresholds
 ) -> bool:
-    """Return whether a policy offers it; none offers what is broken, unknown or leased."""
+    """Return whether this policy, a key of `POLICIES`, offers the device.
+
+    None offers what is broken, unknown or leased. `max_used_percent` is for "memory" only.
+    """
     if judged.verdict.state in _NEVER:
         return False
     return POLICIES[policy](judged, max_used_percent, settings)

@@ -71,8 +71,8 @@ def apply_hysteresis(
 ) -> Standing:
     """Replace the current verdict, or keep it until the new state has lasted.
 
-    Processes that come or go, faults and modes change the state immediately; a reading that
-    crossed a threshold must disagree with it `settle_samples` times in a row.
+    Processes that come or go, faults and modes change the state immediately, except to ghost; a
+    reading that crossed a threshold must disagree with it `settle_samples` times in a row.
     """
     # After a long gap (one sample) the earlier state is no evidence against the new one.
     if standing is None or verdict.state == standing.verdict.state or window.samples == 1:
