@@ -54,7 +54,7 @@ class HttpPoller:
         self._timeout_seconds = timeout_seconds
 
     async def poll_once(self) -> Sequence[Delivery]:
-        """One delivery of each target."""
+        """Return one delivery per target; a failure is its `result`, never raised."""
         async with self._client() as poll:
             return await poll_all(self._targets, poll)
 

@@ -26,7 +26,7 @@ _UPSERT = text(
 
 
 class Storable(Protocol):
-    """A struct that msgspec can encode, with the id of its node."""
+    """A struct that msgspec can encode; `at` is when its last snapshot was taken."""
 
     @property
     def node_id(self) -> str: ...

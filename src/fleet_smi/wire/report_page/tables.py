@@ -15,7 +15,7 @@ _BAR_PIXELS = 160
 
 
 def usage_table(report: UsageReport) -> Html:
-    """Return usage per user, group, node, model or GPU, with the total."""
+    """Return usage per user, group, node, model or GPU, with the total; needs at least one row."""
     usages = report.usages
     maximum = max(row.sums.gpu_seconds for row in usages.rows)
     rows = [
