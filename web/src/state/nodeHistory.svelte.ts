@@ -18,7 +18,8 @@ export interface NodeRecords {
   readonly strips: Strips;
 }
 
-export class NodeHistory {
+/** The selected range or zoom of the history of a node, and the records loaded for it. */
+export class NodeHistoryState {
   readonly records = new Resource<NodeRecords>();
   /** The part that the user zoomed into. */
   private zoomed = $state.raw<Span | null>(null);

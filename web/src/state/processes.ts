@@ -10,7 +10,7 @@ export interface ProcessRow {
   readonly memoryBytes: number | null;
 }
 
-/** One row per process, in the order of their GPUs. */
+/** One row per process on these GPUs of one node, in the order of the GPUs. */
 export function processRows(gpus: readonly JudgedGpu[]): ProcessRow[] {
   const rows = new Map<string, ProcessRow>();
   for (const gpu of gpus) {
@@ -22,8 +22,8 @@ export function processRows(gpus: readonly JudgedGpu[]): ProcessRow[] {
   return [...rows.values()];
 }
 
-/** Indices of the GPUs whose processes could not be read. */
-export function unreadable(node: NodeView): number[] {
+/** The indices of the GPUs whose processes could not be read. */
+export function unreadableGpus(node: NodeView): number[] {
   return node.gpus.filter((gpu) => [gpu, ...gpu.instances].every(({ processes }) => processes === null)).map(({ index }) => index);
 }
 

@@ -1,4 +1,4 @@
-// Rows of the usage table: current GPUs and totals over a period.
+// Rows of the usage table, by user, group, node or model: current GPUs and totals over a period.
 
 import type { Person, Sums, Usages } from "../feed/types";
 
@@ -9,11 +9,14 @@ export interface UsageRow {
   /** What they use now; `null` if nothing, or if the row is not a user. */
   readonly person: Person | null;
   readonly sums: Sums;
-  /** GPU-seconds per day, the last day last. */
+  /** GPU-seconds per day, oldest first; empty if not loaded. */
   readonly daily: readonly number[];
 }
 
-/** Everybody who uses a GPU now or did in the period, the most GPU-hours first. */
+/**
+ * One row per name in `usages` or `people`, the most GPU-hours first. `trend` has the daily figures;
+ * `people` is empty unless the names are those of users.
+ */
 export function usageRows(people: readonly Person[], usages: Usages | null, trend: Usages | null): UsageRow[] {
   const sums = new Map(usages?.rows.map((row) => [row.name, row.sums]));
   const daily = new Map(trend?.rows.map((row) => [row.name, row.daily]));
@@ -24,7 +27,7 @@ export function usageRows(people: readonly Person[], usages: Usages | null, tren
     .sort((a, b) => b.sums.gpu_seconds - a.sums.gpu_seconds || (b.person?.gpus ?? 0) - (a.person?.gpus ?? 0));
 }
 
-/** The busy share of the measured time. */
+/** The busy share of the measured time, from 0 to 1; `null` if nothing was measured. */
 export function busyShare({ busy_seconds: busy, measured_seconds: measured }: Sums): number | null {
   return measured > 0 ? busy / measured : null;
 }

@@ -10,8 +10,7 @@ export interface Fact {
   readonly value: string;
   /** What follows the value in small print: a unit, a limit. */
   readonly rest?: string;
-  /** The tooltip. */
-  readonly meaning?: string;
+  readonly tooltip?: string;
 }
 
 const MIB = 1024 * 1024;
@@ -49,7 +48,7 @@ export function cardFacts({ info, figures }: Gpu, full: JudgedGpu | undefined): 
   const memory = { name: "Memory", value: gibibytes(used), rest: `/ ${gibibytes(info.memory_total_mebibytes)} GiB` };
   const now: Fact[] = [
     memory,
-    { name: "Utilisation", value: formatReading(busy, " %"), meaning: "share of time with a kernel running" },
+    { name: "Utilisation", value: formatReading(busy, " %"), tooltip: "share of time with a kernel running" },
     { name: "Power", value: formatReading(watts, ""), rest: limit(full?.power_limit_watts, " W") },
     { name: "Temperature", value: formatReading(degrees, " °C") },
   ];
@@ -57,10 +56,10 @@ export function cardFacts({ info, figures }: Gpu, full: JudgedGpu | undefined): 
   const throttling = full.throttle_reasons;
   return [
     ...now,
-    { name: "SM clock", value: formatReading(full.sm_clock_mhz, ""), rest: full.sm_clock_max_mhz === null ? "MHz" : limit(full.sm_clock_max_mhz, ""), meaning: "streaming multiprocessor clock and its maximum, in MHz" },
+    { name: "SM clock", value: formatReading(full.sm_clock_mhz, ""), rest: full.sm_clock_max_mhz === null ? "MHz" : limit(full.sm_clock_max_mhz, ""), tooltip: "streaming multiprocessor clock and its maximum, in MHz" },
     { name: "Memory clock", value: formatReading(full.memory_clock_mhz, ""), rest: "MHz" },
-    { name: "PCIe", value: full.pcie_generation === null ? UNKNOWN : `gen ${full.pcie_generation} ×${full.pcie_width ?? "?"}`, meaning: "PCI Express generation and lanes" },
-    { name: "Throttling", value: throttling === null ? UNKNOWN : throttling.map(plain).join(", ") || "none", meaning: "why the clock is reduced" },
+    { name: "PCIe", value: full.pcie_generation === null ? UNKNOWN : `gen ${full.pcie_generation} ×${full.pcie_width ?? "?"}`, tooltip: "PCI Express generation and lanes" },
+    { name: "Throttling", value: throttling === null ? UNKNOWN : throttling.map(plain).join(", ") || "none", tooltip: "why the clock is reduced" },
   ];
 }
 

@@ -46,8 +46,8 @@ export function nodeFacts(node: NodeView, reportedAt: number | null, now: number
   ];
 }
 
-function fact(name: string, value: string | null, rest?: string | null, meaning?: string): Fact {
-  return { name, value: value ?? UNKNOWN, ...(rest && { rest }), ...(meaning && { meaning }) };
+function fact(name: string, value: string | null, rest?: string | null, tooltip?: string): Fact {
+  return { name, value: value ?? UNKNOWN, ...(rest && { rest }), ...(tooltip && { tooltip }) };
 }
 
 function modelCounts(gpus: readonly JudgedGpu[]): string {

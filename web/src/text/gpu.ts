@@ -9,9 +9,9 @@ type Field = keyof JudgedGpu;
 
 export function gpuFacts(gpu: JudgedGpu): Fact[] {
   // The tooltip of a value that could not be read says why.
-  const fact = (name: string, field: Field, value: string | null, rest?: string | null, meaning?: string): Fact => {
-    const tooltip = value === null ? (gpu.unread[field] ?? meaning) : meaning;
-    return { name, value: value ?? UNKNOWN, ...(value !== null && rest && { rest }), ...(tooltip && { meaning: tooltip }) };
+  const fact = (name: string, field: Field, value: string | null, rest?: string | null, tooltip?: string): Fact => {
+    const shown = value === null ? (gpu.unread[field] ?? tooltip) : tooltip;
+    return { name, value: value ?? UNKNOWN, ...(value !== null && rest && { rest }), ...(shown && { tooltip: shown }) };
   };
   return [
     fact("Memory", "memory_used_bytes", memory(gpu.memory_used_bytes), gpu.memory_total_bytes === null ? "GiB" : `/ ${memory(gpu.memory_total_bytes)} GiB`, gpu.memory_shared ? "shared with the host" : undefined),
@@ -33,7 +33,7 @@ export function gpuFacts(gpu: JudgedGpu): Fact[] {
     fact("Compute mode", "compute_mode", gpu.compute_mode === null ? null : plain(gpu.compute_mode), null, "how many processes may use it"),
     fact("MIG", "mig_mode", onOff(gpu.mig_mode), null, "Multi-Instance GPU: whether it is partitioned"),
     fact("PCI address", "pci_bus_id", gpu.pci_bus_id, null, "bus address, as in the kernel log"),
-    { name: "UUID", value: gpu.uuid, ...(gpu.uuid_is_made && { rest: "generated" }), meaning: gpu.uuid_is_made ? "derived from its slot because the GPU reports none; CUDA does not accept it" : "unique identifier, accepted by CUDA_VISIBLE_DEVICES" },
+    { name: "UUID", value: gpu.uuid, ...(gpu.uuid_is_made && { rest: "generated" }), tooltip: gpu.uuid_is_made ? "derived from its slot because the GPU reports none; CUDA does not accept it" : "unique identifier, accepted by CUDA_VISIBLE_DEVICES" },
   ];
 }
 

@@ -1,4 +1,4 @@
-// Texts of the grid: cells, headings, silent nodes, lists on a phone.
+// Texts of the grid: legends, cells, headings, nodes; and of the lists of free and idle GPUs.
 
 import type { State } from "../feed/state";
 import type { VerdictPayload } from "../feed/types";
@@ -19,7 +19,7 @@ export const SORT_LABELS: Record<Sort, string> = {
 export const DENSITY_LABELS: Record<Density, string> = { comfortable: "Comfortable", compact: "Compact" };
 export const HEATMAP_LABEL = "Heat map";
 export const LIST_LABEL = "List";
-export const LEGEND: Record<State, string> = {
+export const STATE_LEGEND: Record<State, string> = {
   free: "free",
   leased: "leased",
   busy: "busy",
@@ -29,7 +29,7 @@ export const LEGEND: Record<State, string> = {
   unknown: "unknown, silent",
 };
 /** How a state is drawn in the heat map. */
-export const SQUARE_LEGEND: readonly [State, string][] = [
+export const HEATMAP_LEGEND: readonly [State, string][] = [
   ["free", "hollow"],
   ["leased", "dot in a frame"],
   ["busy", "solid"],
@@ -39,19 +39,21 @@ export const SQUARE_LEGEND: readonly [State, string][] = [
   ["unknown", "slashed"],
 ];
 
-/** The texts of a cell. */
+/** The texts of a cell: who, in the corner a figure with its unit, below them a line. */
 export interface CellText {
+  /** The first user, or else the state. */
   readonly who: string;
   /** `who` for a compact cell. */
   readonly short: string;
   /** The other users. */
   readonly more: readonly string[];
   readonly below: string;
+  /** The load or, of a free GPU, the size of its memory; empty if neither applies. */
   readonly figure: string;
   readonly unit: string;
 }
 
-export function cellText({ info, figures }: Gpu, now: number): CellText {
+export function gridCellText({ info, figures }: Gpu, now: number): CellText {
   const { verdict, memory_total_mebibytes: total } = info;
   const { state } = verdict;
   const [busy, used] = figures;
@@ -103,8 +105,8 @@ export function fillPercent(used: number | null, total: number | null): number {
   return used !== null && total ? Math.min(100, (100 * used) / total) : 0;
 }
 
-/** A cell for screen readers. */
-export function cellAria({ node, info, figures, instances }: Gpu, text: CellText): string {
+/** The label of a cell for screen readers. */
+export function cellAriaLabel({ node, info, figures, instances }: Gpu, text: CellText): string {
   const where = `${node.info.name} GPU ${info.index}, ${info.verdict.state}`;
   const who = info.verdict.users?.length ? `, ${info.verdict.users.join(", ")}` : "";
   const busy = figures[0] === null ? "" : `, load ${figures[0]} percent`;
@@ -149,16 +151,16 @@ export function groupingLabel(grouping: Grouping): string {
   return grouping.startsWith("label:") ? grouping.slice("label:".length) : grouping;
 }
 
-/** The heading of a group; `null` is the group of nodes without that label. */
-export function heading(name: string | null, grouping: Grouping): string {
+/** The heading of a group; `null` is the group without a model, user or such a label. */
+export function groupHeading(name: string | null, grouping: Grouping): string {
   if (grouping === "model") return shortModel(name);
   if (grouping === "user") return name ?? "no user";
   return name === null ? `no ${groupingLabel(grouping)}` : `${groupingLabel(grouping)} ${name}`;
 }
 
-/** `heading` for a narrow place. */
-export function shortHeading(name: string | null, grouping: Grouping): string {
-  return name !== null && grouping.startsWith("label:") ? name : heading(name, grouping);
+/** `groupHeading` for a narrow place. */
+export function shortGroupHeading(name: string | null, grouping: Grouping): string {
+  return name !== null && grouping.startsWith("label:") ? name : groupHeading(name, grouping);
 }
 
 /** The users of these GPUs, at most three by name. */

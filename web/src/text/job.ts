@@ -57,9 +57,9 @@ export function jobFacts(job: Job, now: number): Fact[] {
 
 function sumFacts(sums: Sums): Fact[] {
   return [
-    { name: "GPU-hours", value: formatHours(sums.gpu_seconds), meaning: MEANING.hours },
-    { name: "Busy", value: formatShare(sums.busy_seconds, sums.measured_seconds), rest: formatHoursUnit(sums.busy_seconds), meaning: MEANING.busy },
-    { name: "Idle", value: formatHoursUnit(sums.idle_seconds), rest: formatShare(sums.idle_seconds, sums.gpu_seconds), meaning: MEANING.idle },
+    { name: "GPU-hours", value: formatHours(sums.gpu_seconds), tooltip: MEANING.hours },
+    { name: "Busy", value: formatShare(sums.busy_seconds, sums.measured_seconds), rest: formatHoursUnit(sums.busy_seconds), tooltip: MEANING.busy },
+    { name: "Idle", value: formatHoursUnit(sums.idle_seconds), rest: formatShare(sums.idle_seconds, sums.gpu_seconds), tooltip: MEANING.idle },
     { name: "Energy", value: formatEnergy(sums.energy_joules) },
   ];
 }

@@ -7,27 +7,27 @@ import { STATE_MEANING, UNKNOWN, duration, gibibytes, plural, shortModel } from 
 export interface Column {
   readonly key: ColumnKey;
   readonly title: string;
-  readonly meaning: string;
+  readonly tooltip: string;
   readonly isNumber?: true;
   /** Minimum and maximum width, in characters. */
   readonly characters: readonly [number, number];
 }
 
 export const COLUMNS: readonly Column[] = [
-  { key: "state", title: "State", meaning: "sorted by need for attention", characters: [12, 12] },
-  { key: "node", title: "Node", meaning: "node name", characters: [6, 24] },
-  { key: "gpu", title: "GPU", meaning: "index on the node", isNumber: true, characters: [7, 7] },
-  { key: "model", title: "Model", meaning: "GPU model", characters: [8, 26] },
-  { key: "who", title: "User", meaning: "users, the one with the most memory first", characters: [8, 22] },
-  { key: "load", title: "Load", meaning: "utilisation in percent", isNumber: true, characters: [16, 16] },
-  { key: "memory", title: "Memory", meaning: "used / total, in GiB", isNumber: true, characters: [20, 20] },
-  { key: "temperature", title: "Temp.", meaning: "temperature in °C", isNumber: true, characters: [8, 8] },
-  { key: "power", title: "Power", meaning: "power draw in watts", isNumber: true, characters: [8, 8] },
-  { key: "since", title: "Since", meaning: "time in this state", isNumber: true, characters: [9, 9] },
-  { key: "why", title: "Reason", meaning: "why it is in this state", characters: [18, 46] },
-  { key: "driver", title: "Driver", meaning: "driver version", characters: [8, 16] },
-  { key: "labels", title: "Labels", meaning: "labels of the node", characters: [8, 40] },
-  { key: "uuid", title: "UUID", meaning: "unique identifier, for CUDA_VISIBLE_DEVICES", characters: [8, 46] },
+  { key: "state", title: "State", tooltip: "sorted by need for attention", characters: [12, 12] },
+  { key: "node", title: "Node", tooltip: "node name", characters: [6, 24] },
+  { key: "gpu", title: "GPU", tooltip: "index on the node", isNumber: true, characters: [7, 7] },
+  { key: "model", title: "Model", tooltip: "GPU model", characters: [8, 26] },
+  { key: "who", title: "User", tooltip: "users, the one with the most memory first", characters: [8, 22] },
+  { key: "load", title: "Load", tooltip: "utilisation in percent", isNumber: true, characters: [16, 16] },
+  { key: "memory", title: "Memory", tooltip: "used / total, in GiB", isNumber: true, characters: [20, 20] },
+  { key: "temperature", title: "Temp.", tooltip: "temperature in °C", isNumber: true, characters: [8, 8] },
+  { key: "power", title: "Power", tooltip: "power draw in watts", isNumber: true, characters: [8, 8] },
+  { key: "since", title: "Since", tooltip: "time in this state", isNumber: true, characters: [9, 9] },
+  { key: "why", title: "Reason", tooltip: "why it is in this state", characters: [18, 46] },
+  { key: "driver", title: "Driver", tooltip: "driver version", characters: [8, 16] },
+  { key: "labels", title: "Labels", tooltip: "labels of the node", characters: [8, 40] },
+  { key: "uuid", title: "UUID", tooltip: "unique identifier, for CUDA_VISIBLE_DEVICES", characters: [8, 46] },
 ];
 
 /** Room beside the text of a cell for its bar or icon, in characters. */
@@ -41,7 +41,7 @@ export function tableCaption(rows: number, { key, descending }: TableSort): stri
 }
 
 /** The text of a cell; some cells also have a bar or an icon. */
-export function cellText(key: ColumnKey, gpu: Gpu, now: number): string {
+export function tableCellText(key: ColumnKey, gpu: Gpu, now: number): string {
   return TEXTS[key](gpu, now);
 }
 
@@ -92,7 +92,7 @@ export function columnWidths(rows: readonly Gpu[], now: number): number[] {
   return COLUMNS.map(({ key, characters: [min, max] }) => {
     let widest = min;
     for (const gpu of min < max ? rows : []) {
-      widest = Math.max(widest, CELL_MARGIN + cellText(key, gpu, now).length);
+      widest = Math.max(widest, CELL_MARGIN + tableCellText(key, gpu, now).length);
       if (widest >= max) return max;
     }
     return widest;

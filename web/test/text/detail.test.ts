@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Host, JudgedGpu, NodeView, Process } from "../../src/feed/types";
-import { unreadable } from "../../src/state/processes";
+import { unreadableGpus } from "../../src/state/processes";
 import { formatRanges, nodeFacts, nodeWarnings, processNote, processScope, usersOf } from "../../src/text/detail";
 import { gpuFacts } from "../../src/text/gpu";
 
@@ -73,7 +73,7 @@ function process(pid: number, fields: Partial<Process> = {}): Process {
 }
 
 it("unreadable processes do not look like none", () => {
-  expect(unreadable(node([gpu(0), gpu(1, { processes: null })]))).toEqual([1]);
+  expect(unreadableGpus(node([gpu(0), gpu(1, { processes: null })]))).toEqual([1]);
   expect(processNote([], [1])).toBe("not readable on GPU 1");
   expect(processNote([], [])).toBe("none");
 });

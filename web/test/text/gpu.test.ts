@@ -22,5 +22,5 @@ function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
 
 it("the tooltip of an unknown fact says why", () => {
   const fan = gpuFacts(gpu(0, { unread: { fan_percent: "not supported" } })).find(({ name }) => name === "Fan");
-  expect([fan?.value, fan?.meaning]).toEqual(["—", "not supported"]);
+  expect([fan?.value, fan?.tooltip]).toEqual(["—", "not supported"]);
 });

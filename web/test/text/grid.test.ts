@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { GpuPayload, NodePayload, VerdictPayload } from "../../src/feed/types";
 import { type Gpu, type GpuFigures, type NodeFigures, Fleet, Node } from "../../src/state/fleet";
 import { idleHoldings } from "../../src/state/idleHoldings";
-import { askMessage, cellText, fillPercent, heading, loadClass, nodeSummary, shortHeading, silentText, sliceText, usersText } from "../../src/text/grid";
+import { askMessage, gridCellText, fillPercent, groupHeading, loadClass, nodeSummary, shortGroupHeading, silentText, sliceText, usersText } from "../../src/text/grid";
 import { event, gpu, node } from "../builders";
 
 const NOW = 1000 + 41 * 60 + 2 * 3600;
@@ -23,26 +23,26 @@ function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figur
 
 describe("the texts of a cell", () => {
   it("show the user, the number of other users, and the load", () => {
-    expect(cellText(only({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
+    expect(gridCellText(only({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
       who: "priya", short: "Pr", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
     });
   });
 
   it("show how long it has been free, and its size", () => {
-    expect(cellText(only({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " G" });
+    expect(gridCellText(only({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " G" });
   });
 
   it("show how long a held GPU has been idle", () => {
-    expect(cellText(only({}, { state: "held", users: ["mei"], idle_since: NOW - 90 }), NOW)).toMatchObject({ who: "mei", below: "idle 1 m", figure: "" });
+    expect(gridCellText(only({}, { state: "held", users: ["mei"], idle_since: NOW - 90 }), NOW)).toMatchObject({ who: "mei", below: "idle 1 m", figure: "" });
   });
 
   it("show the last state of a silent GPU, and why one is broken", () => {
-    expect(cellText(only({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "—", below: "was busy (mei)" });
-    expect(cellText(only({}, { state: "broken", reason: "lost" }), NOW)).toMatchObject({ who: "broken", below: "lost" });
+    expect(gridCellText(only({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "—", below: "was busy (mei)" });
+    expect(gridCellText(only({}, { state: "broken", reason: "lost" }), NOW)).toMatchObject({ who: "broken", below: "lost" });
   });
 
   it("leave out what was not measured", () => {
-    const words = cellText(only({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
+    const words = gridCellText(only({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
     expect(words).toMatchObject({ who: "hidden user", below: "", figure: "" });
   });
 });
@@ -60,10 +60,10 @@ describe("fill and load", () => {
 
 describe("headings", () => {
   it("name the label, or its absence", () => {
-    expect(heading("r01", "label:rack")).toBe("rack r01");
-    expect(heading(null, "label:rack")).toBe("no rack");
-    expect(heading(null, "user")).toBe("no user");
-    expect(shortHeading("r01", "label:rack")).toBe("r01");
+    expect(groupHeading("r01", "label:rack")).toBe("rack r01");
+    expect(groupHeading(null, "label:rack")).toBe("no rack");
+    expect(groupHeading(null, "user")).toBe("no user");
+    expect(shortGroupHeading("r01", "label:rack")).toBe("r01");
   });
 
   it("of a node are short", () => {

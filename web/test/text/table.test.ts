@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { COLUMNS, cellText, columnWidths } from "../../src/text/table";
+import { COLUMNS, tableCellText, columnWidths } from "../../src/text/table";
 import { REPORTED_AT, gpuOf } from "../gpus";
 
 const GPUS = [
@@ -12,8 +12,8 @@ const GPUS = [
 it("every column has a text for every GPU, and unknown is not zero", () => {
   const broken = GPUS[3];
   if (!broken) throw new Error("no such GPU");
-  for (const gpu of GPUS) for (const { key } of COLUMNS) expect(typeof cellText(key, gpu, REPORTED_AT)).toBe("string");
-  expect([cellText("who", broken, 0), cellText("why", broken, 0), cellText("memory", broken, 0)]).toEqual(["—", "lost", "0 / 80 G"]);
+  for (const gpu of GPUS) for (const { key } of COLUMNS) expect(typeof tableCellText(key, gpu, REPORTED_AT)).toBe("string");
+  expect([tableCellText("who", broken, 0), tableCellText("why", broken, 0), tableCellText("memory", broken, 0)]).toEqual(["—", "lost", "0 / 80 G"]);
 });
 
 it("a column is as wide as its content, within limits", () => {

@@ -3,7 +3,7 @@
 import { type Grouping, countFree } from "../../state/arrange";
 import type { Fleet, Gpu } from "../../state/fleet";
 import { type Column, type HeatmapPlan, type Square, SQUARES_PER_LINE } from "../../state/heatmap";
-import { shortHeading } from "../../text/grid";
+import { shortGroupHeading } from "../../text/grid";
 import { type Colours, type Tiles, gpuTileKind, readColours, renderTiles } from "./heatmapTiles";
 
 export interface Scene {
@@ -103,7 +103,7 @@ function drawCaption(pen: CanvasRenderingContext2D, fleet: Fleet, { plan, groupi
   const numbers = [...new Set(column.lines.map((line) => line.number))];
   const { free } = countFree(fleet, numbers);
   const first = fleet.nodes.get(numbers[0] ?? -1)?.info.name ?? "";
-  const name = column.continued || grouping === "none" ? first : shortHeading(column.name, grouping);
+  const name = column.continued || grouping === "none" ? first : shortGroupHeading(column.name, grouping);
   const count = free > 0 ? `${free} free` : "";
   const maxWidth = plan.pitch * SQUARES_PER_LINE - 1 - (count ? pen.measureText(count).width + CAPTION_GAP : 0);
   const label = truncate(pen, name, maxWidth);
