@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from fleet_smi.hub.history.recording.ledger import LedgerState, move_columns
+from fleet_smi.hub.history.recording.ledger_state import LedgerState, move_columns
 from fleet_smi.hub.history.series.buffer import (
     CURRENT_COLUMNS,
     FIRST_COLUMNS,

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.fleet.node_state import NodeState
-from fleet_smi.hub.history.recording.ledger import Ledger, TimeGap
+from fleet_smi.hub.history.recording.ledger import Ledger
+from fleet_smi.hub.history.recording.ledger_state import TimeGap
 from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.series.codec import slice_row

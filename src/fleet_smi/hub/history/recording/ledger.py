@@ -3,18 +3,17 @@
 Device uses and time spans go in, in time order; intervals that have ended go into a batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.hub.history.recording.distribution import distribute_usage
 from fleet_smi.hub.history.recording.holders import DeviceUse, is_same_process
 from fleet_smi.hub.history.recording.intervals import Occupant, OpenInterval, begin_interval
+from fleet_smi.hub.history.recording.ledger_state import LedgerState, TimeGap
 from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
 from fleet_smi.hub.history.recording.usage import (
     HOUR_SECONDS,
-    UsageAccumulator,
-    UsageBucket,
     UsageBuckets,
     add_buckets,
     filter_hours,
@@ -24,41 +23,11 @@ from fleet_smi.hub.history.recording.usage import (
 from fleet_smi.hub.history.series.buffer import FigureSums
 from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.model.fleet import State
-from fleet_smi.model.history import NO_USER
 
 # Gaps are remembered this long, up to this number, to be filled by late reports.
 _GAP_MAX_AGE_SECONDS = 48.0 * HOUR_SECONDS
 _MAX_GAPS = 8
 _MIN_GAP_SECONDS = 1.0
-
-TimeGap = tuple[float, float]
-"""Start and end of a silence of the node. In a `Gap` of the model, rows could not be written."""
-
-
-class LedgerState(Struct, kw_only=True, array_like=True):
-    """The open state of a ledger, as stored in a checkpoint.
-
-    The node has reported since `since`, the end of its last gap. `dormant` are the occupants of
-    each device when the node fell silent: they continue if they are there after the gap.
-    """
-
-    since: float | None = None
-    hour: int = 0
-    intervals: dict[str, OpenInterval] = {}
-    dormant: dict[str, list[Occupant]] = {}
-    buckets: list[tuple[UsageBucket, UsageAccumulator]] = []
-    gaps: list[TimeGap] = []
-
-
-def move_columns(state: LedgerState, positions: Mapping[int, int]) -> None:
-    """Change the sample columns that open intervals refer to, by former and new position."""
-    for interval in state.intervals.values():
-        busy, power = interval.use.busy_index, interval.use.power_index
-        interval.use = replace(
-            interval.use,
-            busy_index=None if busy is None else positions.get(busy),
-            power_index=None if power is None else positions.get(power),
-        )
 
 
 class Ledger:
@@ -199,7 +168,7 @@ class Ledger:
     def distribute(self) -> None:
         """Distribute the usage of all intervals to users and processes."""
         for interval in self._intervals.values():
-            self._distribute_interval(interval)
+            distribute_usage(interval, self._hour, self._buckets)
 
     def collect_open(self, at: float, batch: WriteBatch) -> None:
         """Copy all open intervals into a batch as of `at`, for queries: not to be written."""
@@ -237,7 +206,7 @@ class Ledger:
         self, interval: OpenInterval, staying: Sequence[Occupant], at: float, batch: WriteBatch
     ) -> None:
         """Put the period, and the occupancies of processes that left with it, into a batch."""
-        self._distribute_interval(interval)
+        distribute_usage(interval, self._hour, self._buckets)
         gpu_key = self._node_id, interval.use.uuid
         # Periods are keyed by their start: an empty one would collide with the next.
         if at > interval.start:
@@ -262,34 +231,6 @@ class Ledger:
                 other.merge(occupant)
                 return True
         return False
-
-    def _distribute_interval(self, interval: OpenInterval) -> None:
-        """Charge the usage of an interval in equal shares per user, then per process of each.
-
-        The shares add up to the weight of the device, so that the sums by user, node and GPU
-        are equal; the time of an unused device is charged to no user.
-        """
-        usage, use = interval.usage, interval.use
-        if not usage.gpu_seconds:
-            return
-        interval.usage = UsageAccumulator()
-        interval.measured_seconds += usage.measured_seconds
-        interval.busy_seconds += usage.busy_seconds
-        # Held means that processes have memory and do nothing with it.
-        if use.state == "held":
-            usage.idle_seconds = usage.gpu_seconds
-        by_user = interval.occupants_by_user()
-        if not by_user and use.weight:
-            self._accumulator(use, NO_USER, "").add(usage, use.weight)
-        for user, occupants in by_user.items():
-            share = use.weight / len(by_user)
-            self._accumulator(use, user, occupants[0].holder.group or "").add(usage, share)
-            for occupant in occupants:
-                occupant.usage.add(usage, share / len(occupants))
-
-    def _accumulator(self, use: DeviceUse, user: str, group: str) -> UsageAccumulator:
-        bucket = UsageBucket(self._hour, use.uuid, user, group, use.state)
-        return self._buckets.setdefault(bucket, UsageAccumulator())
 
     def _end_hour(self, hour: int, batch: WriteBatch) -> None:
         self.distribute()

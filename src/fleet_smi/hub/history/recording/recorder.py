@@ -5,23 +5,22 @@ Runs on the event loop and never blocks.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Protocol
-
-from msgspec.structs import replace
 
 from fleet_smi.errors import StateError
 from fleet_smi.fleet.fleet import FleetChange, FleetState
 from fleet_smi.hub.history.recording.late_reports import LateReports
-from fleet_smi.hub.history.recording.node_recorder import NodeRecorder, roll_up_nodes
+from fleet_smi.hub.history.recording.node_descriptions import NodeDescriptions
+from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
 from fleet_smi.hub.history.recording.restore import restore_recorders
-from fleet_smi.hub.history.recording.rows import Checkpoint, NodeRow, WriteBatch
-from fleet_smi.hub.history.series.buffer import device_uuids
+from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
+from fleet_smi.hub.history.series.rollup import roll_up
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.fleet import STATES, State
-from fleet_smi.model.history import GpuOfNode, RibbonPoint
-from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.history import RibbonPoint
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +28,6 @@ _MINUTE = 60
 _CHECK_SECONDS = _FLUSH_SECONDS = 2.0
 # A check looks at all nodes of a small fleet, and at a quarter of a large one.
 _MIN_NODES_PER_CHECK, _CHECK_PARTS = 100, 4
-# Above this rate the figures of some reports are skipped: packing each would double the cost.
-_MAX_SAMPLES_PER_SECOND = 200
-_MAX_SPACING_SECONDS = 10.0
 
 
 class HistoryStorage(Protocol):
@@ -61,15 +57,15 @@ class HistoryRecorder:
         self._storage = storage
         self._recorders: dict[str, NodeRecorder] = {}
         self._late: dict[str, LateReports] = {}
-        self._described: dict[str, tuple[NodeRow, tuple[str, ...]]] = {}
+        self._descriptions = NodeDescriptions(fleet)
         self._states = Counter[State]()
         self._batch = WriteBatch()
         self.unsaved: set[str] = set()
         """Ids of the nodes whose checkpoints go into the next batch."""
         self._minute = self._now = -inf
         self._check_due = self._flush_due = -inf
-        self._last_batch = self._too_late = self._reports = 0
-        self._spacing, self._spacing_set_at = 0.0, inf
+        self._last_batch = self._too_late = 0
+        self._spacing = SampleSpacing()
         self._unchecked: list[NodeRecorder] = []
 
     def restore(self) -> None:
@@ -90,9 +86,9 @@ class HistoryRecorder:
         recorder = self._recorders.get(node_id) or self._add_recorder(node_id)
         if change.is_late:
             self._too_late += not self._record_late(recorder, change)
-        elif not recorder.try_buffer(change, self._spacing):
+        elif not recorder.try_buffer(change, self._spacing.seconds):
             self._record_change(recorder, change)
-        self._reports += 1
+        self._spacing.reports += 1
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`: silence checks, rollups, the ribbon point, the next batch."""
@@ -115,7 +111,7 @@ class HistoryRecorder:
         previous = recorder.states
         recorder.end_by(now, self._batch)
         self._count_states(previous, ())
-        self._described.pop(node_id, None)
+        self._descriptions.forget(node_id)
         self.unsaved.discard(node_id)
         self._batch.removed_nodes.append(node_id)
 
@@ -184,7 +180,7 @@ class HistoryRecorder:
         return {
             "history_batches_total": self._last_batch,
             "history_reports_too_late_total": self._too_late,
-            "history_spacing_seconds": self._spacing,
+            "history_spacing_seconds": self._spacing.seconds,
         }
 
     def _existing(self, node_ids: Iterable[str]) -> list[NodeRecorder]:
@@ -192,7 +188,7 @@ class HistoryRecorder:
 
     def _check_nodes(self) -> None:
         now = self._now
-        self._set_spacing(now)
+        self._spacing.update(now)
         recorders = self._next_recorders()
         for recorder in recorders:
             if recorder.is_timed_out(now):
@@ -210,9 +206,9 @@ class HistoryRecorder:
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
         previous, interval_rows = recorder.states, self._interval_rows()
-        if recorder.record(change, self._batch, self._spacing):
+        if recorder.record(change, self._batch, self._spacing.seconds):
             self._count_states(previous, recorder.states)
-            self._describe(change.snapshot)
+            self._descriptions.add(change.snapshot, self._batch)
             if self._interval_rows() > interval_rows:
                 self.unsaved.add(recorder.node_id)
         else:  # it may still fill a gap, where a killed hub had received what came after it
@@ -239,16 +235,6 @@ class HistoryRecorder:
             self._states.subtract(previous)
             self._states.update(current)
 
-    def _describe(self, snapshot: Snapshot) -> None:
-        """Add the rows of a node and its GPUs to the batch where they have changed."""
-        node_id = snapshot.node_id
-        name, labels = self._fleet.name_and_labels(node_id)
-        row, uuids = NodeRow(node_id=node_id, name=name, labels=labels), device_uuids(snapshot)
-        if self._described.get(node_id) != (row, uuids):
-            self._described[node_id] = row, uuids
-            self._batch.nodes.append(row)
-            self._batch.gpus += _gpu_rows(snapshot, name)
-
     def _record_late(self, recorder: NodeRecorder, change: FleetChange) -> bool:
         """Record a late report; return false where there is no gap that it belongs to."""
         previous = late = self._late.get(recorder.node_id)
@@ -269,11 +255,16 @@ class HistoryRecorder:
         self.unsaved.add(late.recorder.node_id)
 
     def _roll_up(self, recorders: Sequence[NodeRecorder]) -> None:
-        roll_up_nodes(recorders, self._batch, self._spacing)
         for recorder in recorders:
+            recorder.add_usage(self._batch)
+        # Together, which is cheaper than node by node.
+        tasks = [each.series.rollup_task(each.last_report_at) for each in recorders]
+        self._batch.series += roll_up(tasks)
+        for recorder in recorders:
+            recorder.schedule_rollup(self._spacing.seconds)
             latest = self._fleet.latest_snapshot(recorder.node_id)
             if latest is not None:
-                self._describe(latest)
+                self._descriptions.add(latest, self._batch)
                 recorder.force_full_diff(latest)
 
     def _next_recorders(self) -> list[NodeRecorder]:
@@ -283,16 +274,6 @@ class HistoryRecorder:
         count = max(_MIN_NODES_PER_CHECK, len(self._recorders) // _CHECK_PARTS)
         some, self._unchecked = self._unchecked[:count], self._unchecked[count:]
         return some
-
-    def _set_spacing(self, now: float) -> None:
-        """Set the time between two samples of a node by the rate of reports since last time."""
-        elapsed, rate = now - self._spacing_set_at, 0.0
-        if elapsed > 0.0:
-            rate = self._reports / elapsed
-        self._reports, self._spacing_set_at = 0, now
-        # With nodes that report every second: 400 of them at a spacing of 2 s are 200 samples.
-        spacing = rate / _MAX_SAMPLES_PER_SECOND
-        self._spacing = min(spacing, _MAX_SPACING_SECONDS) if spacing > 1.0 else 0.0
 
     def _add_ribbon_point(self, now: float) -> None:
         """Add the state of the whole fleet to the batch, once per minute."""
@@ -307,26 +288,3 @@ class HistoryRecorder:
             gpus={state: float(self._states[state]) for state in STATES},
         )
         self._batch.moments.append(point)
-
-
-def _gpu_rows(snapshot: Snapshot, node: str) -> Iterator[GpuOfNode]:
-    """Rows of the GPUs of a node, each followed by its instances."""
-    for gpu in snapshot.gpus:
-        whole = GpuOfNode(
-            uuid=gpu.uuid,
-            node_id=snapshot.node_id,
-            node=node,
-            index=gpu.index,
-            vendor=gpu.vendor,
-            model=gpu.name,
-            memory_total_bytes=gpu.memory_total_bytes,
-        )
-        yield whole
-        for instance in gpu.instances:
-            yield replace(
-                whole,
-                uuid=instance.uuid,
-                model=instance.profile,
-                memory_total_bytes=instance.memory_total_bytes,
-                parent=gpu.uuid,
-            )

@@ -20,12 +20,14 @@ def restore_recorders(
 ) -> list[NodeRecorder]:
     """Return one recorder per checkpoint; an unreadable checkpoint gives an empty recorder."""
     recorders = [_restore(checkpoint, thresholds) for checkpoint in checkpoints]
-    buffering = {node.node_id: node for node in recorders if node.buffered_since < inf}
+    buffering = {node.node_id: node for node in recorders if node.series.buffer.since < inf}
     rows_by_node = defaultdict[str, list[SeriesRow]](list)
-    for row in load_rows({node_id: node.buffered_since for node_id, node in buffering.items()}):
+    for row in load_rows(
+        {node_id: node.series.buffer.since for node_id, node in buffering.items()}
+    ):
         rows_by_node[row.node_id].append(row)
     for node_id, rows in rows_by_node.items():
-        buffering[node_id].resume_rollup(rows)
+        buffering[node_id].series.resume_rollup(rows)
     return recorders
 
 

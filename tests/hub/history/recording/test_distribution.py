@@ -1,0 +1,46 @@
+"""Distribution of usage: shares of users, processes and MIG instances."""
+
+from fleet_smi.model.history import NO_USER
+from fleet_smi.model.people import HIDDEN_USER
+from fleet_smi.model.units import GIB
+from tests.builders import gpu, instance, process
+from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode
+from tests.hub.history.scripted_reports import approx_sum
+
+
+def test_two_people_share_a_gpu_in_equal_parts_and_their_processes_share_theirs() -> None:
+    story = ReportingNode()
+    people = (process(1), process(2), process(3, user="bob"))
+    story.report_every_second(0, 12, gpu(processes=people, busy_percent=50.0, power_watts=300.0))
+    story.tick(100)
+    kept = story.stored
+    assert (kept.gpu_seconds(user="alice"), kept.gpu_seconds(user="bob")) == approx_sum((6.0, 6.0))
+    assert [one.sums.gpu_seconds for one in kept.occupancies()] == approx_sum([3.0, 3.0, 6.0])
+    assert sum(one.sums.energy_joules for one in kept.occupancies()) == approx_sum(3600.0)
+    assert sum(one.sums.busy_seconds for one in kept.occupancies()) == approx_sum(6.0)
+
+
+def test_a_busy_gpu_without_visible_processes_is_charged_to_the_hidden_user() -> None:
+    story = ReportingNode()
+    hidden = gpu(processes=None, busy_percent=99.0, memory_used_bytes=40 * GIB)
+    story.report_every_second(0, 10, hidden)
+    story.tick(100)
+    states = {row.state for row in story.stored.usage()}
+    expected = HIDDEN_USER if states & {"busy", "held"} else NO_USER
+    assert story.stored.gpu_seconds(user=expected) == approx_sum(10.0)
+
+
+def test_instances_count_as_fractions_that_add_up_to_their_gpu() -> None:
+    story = ReportingNode()
+    big = instance(1, profile="4g.40gb", processes=(process(1),))
+    small = instance(2, profile="1g.10gb", processes=(process(2, user="bob"),))
+    everybody = (process(1), process(2, user="bob"))
+    card = gpu(mig_mode=True, instances=(big, small), processes=everybody, busy_percent=None)
+    story.report_every_second(0, 14, card)
+    story.tick(100)
+    kept = story.stored
+    assert kept.gpu_seconds(user="alice") == approx_sum(14 * 4 / 7)
+    assert kept.gpu_seconds(user="bob") == approx_sum(14 * 1 / 7)
+    assert kept.gpu_seconds() == approx_sum(14.0)
+    assert kept.gpus[NODE_ID, small.uuid].parent == FIRST_GPU
+    assert {row.uuids for row in kept.series()} == {(FIRST_GPU, big.uuid, small.uuid)}
