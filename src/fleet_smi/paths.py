@@ -18,7 +18,10 @@ def user_settings_file(environment: Mapping[str, str]) -> str | None:
 
 
 def settings_files(environment: Mapping[str, str]) -> list[str]:
-    """The settings files to read, the weakest first; a file named explicitly must exist."""
+    """The settings files to read, the lowest precedence first.
+
+    Raise `UsageError` where a file that is named explicitly does not exist.
+    """
     named = environment.get("FLEET_SMI_CONFIG")
     # A file named explicitly replaces the others; it is not merged with them.
     if named:

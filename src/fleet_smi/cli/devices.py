@@ -17,7 +17,7 @@ def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> li
     """Return values for CUDA_VISIBLE_DEVICES: all indices, or all UUIDs.
 
     CUDA does not accept a mix of both, and a MIG instance has only a UUID, so one instance
-    turns the whole list into UUIDs.
+    turns the whole list into UUIDs. Raise `Unmet` where a GPU has none.
     """
     if not uuid and all(candidate.part is None for candidate in candidates):
         return [str(candidate.index) for candidate in candidates]

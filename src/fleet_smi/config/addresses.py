@@ -1,4 +1,7 @@
-"""Parse network addresses in settings: listen addresses, URLs, hosts, fingerprints."""
+"""Parse network addresses in settings: listen addresses, URLs, hosts, fingerprints.
+
+Each function raises `ValueError` with a message that follows the name of the setting.
+"""
 
 import re
 from typing import Any, NamedTuple

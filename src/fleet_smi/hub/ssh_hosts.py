@@ -32,7 +32,10 @@ def validate_host(name: str) -> str:
 
 
 def read_hosts_file(path: str) -> list[str]:
-    """The hosts in a file, one per line; # starts a comment, blank lines are skipped."""
+    """The hosts in a file, one per line; # starts a comment, blank lines are skipped.
+
+    Raise `UsageError` where it cannot be read or a line is not a host.
+    """
     try:
         lines = Path(path).read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

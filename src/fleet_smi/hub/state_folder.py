@@ -24,7 +24,10 @@ def chown_to_folder_owner(path: Path) -> None:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file with mode 0600 atomically: readers see the old content or the new."""
+    """Write a file with mode 0600 atomically: readers see the old content or the new.
+
+    Raise `StateError` if that fails.
+    """
     ensure_private_folder(str(path.parent))
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -42,7 +45,10 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def lock_folder(folder: Path) -> int:
-    """Lock the folder for one hub; return the descriptor that holds the lock while it is open."""
+    """Lock the folder for one hub; return the descriptor that holds the lock while it is open.
+
+    Raise `StateError` if another hub has it.
+    """
     path = folder / LOCK_FILE
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -89,7 +89,7 @@ class TokenStore:
         lifetime_seconds: float | None = None,
         max_uses: int | None = None,
     ) -> IssuedToken:
-        """Create a token; a join token may have a limited number of uses."""
+        """Create a token; raise `UsageError` for `max_uses` of any but a join token."""
         if max_uses is not None and (role != "join" or max_uses < 1):
             raise UsageError("only a join token can have a number of uses, at least 1")
         with write_transaction(self._engine) as connection:

@@ -14,7 +14,10 @@ _DURATION = r"\s*(\d+(?:\.\d+)?)\s*(s|min|m|h|d|)\s*"
 
 
 def parse_size(text: str) -> int:
-    """Parse "20GiB", "20G" (binary), "20GB" (decimal) or a bare number to bytes."""
+    """Parse "20GiB", "20G" (binary), "20GB" (decimal) or a bare number to bytes.
+
+    Raise `UsageError` if it is not a size.
+    """
     match = re.fullmatch(_SIZE, text, re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is not a size: write it like 20GiB, 512MiB or 8G")
@@ -60,7 +63,10 @@ _DURATIONS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_duration(text: str) -> float:
-    """Parse "10min", "90s", "2h", "1d" or a bare number of seconds to seconds."""
+    """Parse "10min", "90s", "2h", "1d" or a bare number of seconds to seconds.
+
+    Raise `UsageError` if it is not a duration.
+    """
     match = re.fullmatch(_DURATION, text, re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is not a duration: write it like 90s, 10min or 2h")

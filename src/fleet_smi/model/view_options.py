@@ -102,7 +102,7 @@ _EVERYTHING = ViewOptions()
 
 
 def parse_node_pattern(text: str) -> re.Pattern[str]:
-    """Compile a regular expression that is searched anywhere in the names of nodes."""
+    """Compile a regular expression to search node names with; raise `UsageError` if invalid."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -110,7 +110,7 @@ def parse_node_pattern(text: str) -> re.Pattern[str]:
 
 
 def parse_states(text: str) -> frozenset[State]:
-    """Parse states separated by commas, in any case."""
+    """Parse states separated by commas, in any case; raise `UsageError` if one is unknown."""
     names = [name.strip() for name in text.lower().split(",") if name.strip()]
     unknown = [name for name in names if name not in STATES]
     if unknown or not names:

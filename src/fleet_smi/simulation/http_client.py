@@ -63,7 +63,10 @@ class RawConnection(asyncio.Protocol):
 
 
 def split_response(data: bytes) -> tuple[RawResponse | None, bytes]:
-    """Split one complete response off the front of `data`; `None` while it is incomplete."""
+    """Split one complete response off the front of `data`; `None` while it is incomplete.
+
+    Raise `Undecodable` if it is not HTTP.
+    """
     end = data.find(b"\r\n\r\n")
     if end < 0:
         # Checked from the first byte on: another protocol may never send an empty line.

@@ -35,7 +35,10 @@ _UNITS = {
 
 
 def extract_json(text: str, program: str) -> Any:
-    """Return the first JSON object or list in the output of `program`; skip warnings before it."""
+    """Return the first JSON object or list in the output of `program`; skip warnings before it.
+
+    Raise `ReadFailed` if there is none.
+    """
     if len(text) > _MAX_CHARS:
         raise ReadFailed(f"{program} printed more than {_MAX_CHARS >> 20} MiB")
     decoder = json.JSONDecoder()

@@ -122,7 +122,7 @@ class LenientMessageDecoder:
         self._left = max_repairs
 
     def decode(self, raw: bytes | Raw, struct_type: type[_T]) -> _T:
-        """Decode each field that can be decoded."""
+        """Decode the fields that can be decoded; raise `Undecodable` after too many repairs."""
         # Each repair decodes a struct twice: without a limit, a message made of bad items is slow.
         self._left -= 1
         if self._left < 0:

@@ -64,7 +64,10 @@ class _Section(Struct):
 
 
 def decode_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
-    """Decode each host of the text; `host` is the name where there is only one."""
+    """Decode each host of the text; `host` is the name where there is only one.
+
+    Raise `TruncatedReport` if the text breaks off, `Undecodable` if it is not of gpustat.
+    """
     # gpustat ends its output with a newline: without one, the file is still being written.
     if not text.endswith("\n"):
         raise TruncatedReport(f"breaks off: {_describe_end(text)}")

@@ -39,7 +39,10 @@ JsonObject = dict[str, Any]
 
 
 def decode_json(body: bytes, host: str, taken_at: float) -> tuple[Snapshot, ...]:
-    """Decode one host, or each of a list; `host` is the name where there is only one."""
+    """Decode one host, or each of a list; `host` is the name where there is only one.
+
+    Raise `Undecodable` if it is not the JSON of gpustat.
+    """
     document = _decode(body)
     documents = document if isinstance(document, list) else [document]
     if not documents:

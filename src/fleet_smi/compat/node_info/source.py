@@ -20,7 +20,7 @@ _REFUSED = "refused the password: set that of the nodes in hub.node_info_passwor
 
 
 def create_sources(settings: Settings) -> list[Source]:
-    """Create the source that polls the nodes named in `hub.node_info`."""
+    """Create the source that polls `hub.node_info`; raise `UsageError` without a password."""
     hub = settings.hub
     password = hub.read_node_info_password()
     if password is None:

@@ -39,7 +39,7 @@ _NODE_PROPERTIES = (
 
 
 def read(root: str = "/") -> dict[str, Any]:
-    """Read every card of the `amdgpu` driver below `root`."""
+    """Read every card of the `amdgpu` driver below `root`; raise `NotPresent` if there is none."""
     cards = [_card(*card) for card in drm.iter_cards(root, ("amdgpu",))]
     if not cards:
         raise NotPresent("no AMD GPU with the amdgpu driver")

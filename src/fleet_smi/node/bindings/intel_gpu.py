@@ -23,7 +23,7 @@ _energy: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
 
 
 def read(root: str = "/", clock: Callable[[], float] = time.monotonic) -> dict[str, Any]:
-    """Read every card of the `xe` and `i915` drivers below `root`."""
+    """Read every card of the drivers `xe` and `i915`; raise `NotPresent` if there is none."""
     cards = [_card(*card) for card in drm.iter_cards(root, tuple(_FREQUENCIES))]
     if not cards:
         raise NotPresent("no Intel GPU with the xe or i915 driver")

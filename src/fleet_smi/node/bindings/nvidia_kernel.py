@@ -7,7 +7,10 @@ from fleet_smi.errors import NotPresent
 
 
 def read(root: str = "/") -> dict[str, Any]:
-    """Return the devices that the kernel module lists, and the module's version."""
+    """Return the devices that the kernel module lists, and the module's version.
+
+    Raise `NotPresent` where it is not loaded.
+    """
     devices = list_devices(root)
     version = module_version(root)
     if not devices and version is None:

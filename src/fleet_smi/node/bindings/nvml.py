@@ -301,7 +301,10 @@ class NvmlReader:
         self.on_progress: ProgressListener = lambda found: None
 
     def read(self, root: str = "/", traffic: bool = False) -> dict[str, Any]:
-        """Read every device; `traffic` adds PCIe throughput, which takes 20 ms per GPU."""
+        """Read every device; `traffic` adds PCIe throughput, which takes 20 ms per GPU.
+
+        Raise a `CollectError` where NVML cannot be used: `NotPresent`, `DriverMismatch` or another.
+        """
         if self._session is None:
             self._session = NvmlSession(root, self.on_progress)
         try:

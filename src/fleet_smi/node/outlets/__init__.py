@@ -81,7 +81,8 @@ OUTLETS: tuple[OutletEntry, ...] = (
 def build_outlets(options: OutletOptions, requested: Collection[str]) -> "list[Outlet]":
     """Make the outlets whose flags were given or, without any such flag, those of the settings.
 
-    `requested` has the `option` of each flag that was given.
+    `requested` has the `option` of each flag that was given. Raise `UsageError` if there is none
+    in either.
     """
     entries = [entry for entry in OUTLETS if entry.option in requested]
     if not entries:

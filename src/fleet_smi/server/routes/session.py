@@ -24,7 +24,7 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
 
 
 async def get_session(context: RequestContext) -> Response:
-    """The identity of the sender."""
+    """Who the client is authenticated as."""
     identity = context.identity
     if identity is None:
         raise ApiError(HttpError(401, "unauthenticated", "authentication required"))

@@ -20,7 +20,10 @@ _INVALID_CHARS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\ufff
 
 
 def parse_document(text: str) -> tuple[Element, set[int]]:
-    """Return the root of the last document, and the positions of damaged GPUs in it."""
+    """Return the root of the last document, and the positions of damaged GPUs in it.
+
+    Raise the error that nvidia-smi printed instead of a document, or `ReadFailed`.
+    """
     if len(text) > MAX_OUTPUT_CHARS:
         raise ReadFailed(f"nvidia-smi printed more than {MAX_OUTPUT_CHARS >> 20} MiB")
     if "<nvidia_smi_log" not in text:

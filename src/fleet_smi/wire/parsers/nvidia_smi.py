@@ -118,7 +118,8 @@ _Owner = tuple[int | None, int | None]
 def parse_xml(text: str, listing: str = "") -> NvidiaSmiReading:
     """Return the GPUs of the last whole document in `text`, or of one that breaks off.
 
-    `listing` is the text of `nvidia-smi -L`, for the UUIDs of MIG instances.
+    `listing` is the text of `nvidia-smi -L`, for the UUIDs of MIG instances. Raise a
+    `CollectError` where there is no document.
     """
     root, damaged = parse_document(text)
     listed = _listed(listing)

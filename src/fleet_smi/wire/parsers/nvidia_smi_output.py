@@ -22,6 +22,7 @@ def parse_nvidia_smi(raw: dict[str, Any]) -> NvidiaSmiReading:
 
     `xml` is what one call for all GPUs printed, with its `exit_code`; `None` where each was
     queried by itself: then `parts` has their documents and `failed` what is known of the others.
+    Raise `NotPresent` where no GPU is listed, or the error that nvidia-smi printed.
     """
     _raise_failure(raw)
     documents = raw["parts"] if raw["xml"] is None else [raw["xml"]]
