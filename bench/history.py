@@ -20,7 +20,7 @@ from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.history.queries.jobs import group_jobs
 from fleet_smi.hub.history.queries.merge_live import SavedSnapshot, nodes_at
-from fleet_smi.hub.history.queries.snapshot_at import fleet_at
+from fleet_smi.hub.history.queries.snapshot_at import build_fleet_at
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import build_strips
 from fleet_smi.hub.history.queries.totals import GroupBy
@@ -158,7 +158,7 @@ def _fleet(asking: HistoryQueries, *, at: float) -> object:
         periods=asking.periods_at(at),
         series=asking.series_at(at),
     )
-    return fleet_at(at, nodes_at(at, written, WriteBatch()))
+    return build_fleet_at(at, nodes_at(at, written, WriteBatch()))
 
 
 def _strips(asking: HistoryQueries, *, start: float) -> object:

@@ -103,7 +103,7 @@ class Checkpointer:
                     await asyncio.sleep(_DURABLE_POLL_SECONDS)
 
     def durable_sequence(self, snapshot: Snapshot) -> int | None:
-        """The highest sequence number of this run that is on disk, with all before it."""
+        """The highest number of its run that is on disk with all before it; `None` if none is."""
         run_id, sequence = self._durable.get(snapshot.node_id, (None, 0))
         return sequence if run_id == snapshot.run_id else None
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.queries.snapshot_at import GpuAt, NodeAt, fleet_at
+from fleet_smi.hub.history.queries.snapshot_at import GpuAt, NodeAt, build_fleet_at
 from fleet_smi.hub.history.recording.rows import NodeRow, Presence
 from fleet_smi.model.fleet import FleetView, JudgedGpu
 from fleet_smi.model.history import GpuOfNode, Holder, Period
@@ -38,7 +38,7 @@ def seen(*gpus: GpuAt, **presence: Any) -> tuple[JudgedGpu, ...]:
 
 
 def view(*nodes: NodeAt) -> FleetView:
-    return fleet_at(NOON, nodes)
+    return build_fleet_at(NOON, nodes)
 
 
 def test_what_is_not_stored_is_unknown() -> None:

@@ -22,7 +22,7 @@ from fleet_smi.hub.history.queries.merge_live import (
     merge_periods,
     nodes_at,
 )
-from fleet_smi.hub.history.queries.snapshot_at import fleet_at
+from fleet_smi.hub.history.queries.snapshot_at import build_fleet_at
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import StripRuns, build_strips
 from fleet_smi.hub.history.queries.totals import GroupBy
@@ -247,7 +247,7 @@ class HistoryService:
             periods=queries.periods_at(at),
             series=queries.series_at(at),
         )
-        return fleet_at(at, nodes_at(at, stored, live))
+        return build_fleet_at(at, nodes_at(at, stored, live))
 
     def _backfill(
         self, ribbon: Ribbon, missing: Sequence[float], seconds: float, live: WriteBatch

@@ -45,7 +45,7 @@ class NodeAt(Struct, frozen=True, kw_only=True):
     figures: FigureValues = {}
 
 
-def fleet_at(at: float, nodes: Iterable[NodeAt]) -> FleetView:
+def build_fleet_at(at: float, nodes: Iterable[NodeAt]) -> FleetView:
     """The fleet at that time, with nodes ordered by name."""
     known = [_node(at, node_at) for node_at in nodes if not _was_removed(at, node_at.presence)]
     ordered = tuple(sorted(known, key=lambda node: (natural_sort_key(node.name), node.node_id)))

@@ -143,7 +143,7 @@ class SampleBuffer:
         return taken
 
     def span_at(self, at: float, seconds: int) -> SampleSpan | None:
-        """The sample that holds at a time, as a span of whole `seconds` around it."""
+        """The sample that holds at a time, as a span of `seconds`; `None` before the first one."""
         count = self._count_before(nextafter(at, inf))  # a sample exactly at that time counts
         if not count:
             return None

@@ -43,7 +43,7 @@ class WriteQueue:
 
     @property
     def oldest_at(self) -> float | None:
-        """When the oldest waiting batch was queued."""
+        """When the oldest waiting batch was queued; `None` if none waits."""
         return self._batches[0].at if self._batches else None
 
     def put(self, batch: WriteBatch, now: float) -> int:
