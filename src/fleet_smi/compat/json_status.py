@@ -156,5 +156,5 @@ def compute_processes(gpu: Gpu) -> list[Process] | None:
 
 
 def round_or_none(value: float | None) -> int | None:
-    """Round a figure for a format that has whole numbers only."""
+    """Round a figure for a format of whole numbers; unknown (`None`) stays unknown."""
     return None if value is None else round(value)

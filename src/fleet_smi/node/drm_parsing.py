@@ -77,13 +77,13 @@ def parse_int(text: str | None) -> int | None:
 
 
 def parse_scaled(text: str | None, divisor: int) -> float | None:
-    """Return an integer converted into a unit that is `divisor` times larger."""
+    """Return an integer in a unit that is `divisor` times larger; `None` if it is not one."""
     value = parse_int(text)
     return None if value is None else value / divisor
 
 
 def parse_scaled_int(text: str | None, divisor: int) -> int | None:
-    """Return the same, rounded to an integer."""
+    """Return the result of `parse_scaled`, rounded to an integer."""
     value = parse_scaled(text, divisor)
     return None if value is None else round(value)
 
@@ -107,7 +107,7 @@ def find_sensor(hwmon: dict[str, str], kind: str, label: str | None, suffix: str
 
 
 def first_temperature(hwmon: dict[str, str], labels: Iterable[str | None]) -> float | None:
-    """Return the temperature of the first of these sensors that the device has, in Celsius."""
+    """Return the first temperature that can be read, in Celsius, of the sensors `labels`."""
     celsius: float | None = first_known(
         *(parse_scaled(sensor_value(hwmon, "temp", label), 1000) for label in labels)
     )
@@ -115,7 +115,7 @@ def first_temperature(hwmon: dict[str, str], labels: Iterable[str | None]) -> fl
 
 
 def pcie_link_fields(link: dict[str, str]) -> dict[str, int | None]:
-    """Return the PCIe fields of a `Gpu`."""
+    """Return the PCIe fields of a `Gpu`; `None` for those that cannot be read."""
     return {
         "pcie_generation": _generation(link.get("current_link_speed")),
         "pcie_generation_max": _generation(link.get("max_link_speed")),

@@ -67,7 +67,7 @@ def excerpt(text: str) -> str:
 
 
 def parse_number(value: Any) -> float | None:
-    """Return the number at the start of a text, or in {"value", "unit"}."""
+    """Return the number at the start of a text or in {"value", "unit"}; `None` without one."""
     if isinstance(value, dict):
         value = value.get("value")
     if isinstance(value, str):

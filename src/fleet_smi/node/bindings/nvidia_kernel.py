@@ -57,7 +57,7 @@ def _device(root: str, folder: str, address: str) -> dict[str, Any]:
 
 
 def module_version(root: str = "/") -> str | None:
-    """The version of the kernel module that is loaded."""
+    """The version of the kernel module; `None` if it is not loaded."""
     loaded = _text(os.path.join(root, "sys/module/nvidia/version"))
     if loaded:
         return loaded

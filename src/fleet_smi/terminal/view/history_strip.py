@@ -118,7 +118,7 @@ class _Page:
         name = truncate(node, label_width + self._strip_width // 2 - display_width(suffix))
         # A long heading runs into the axis: the labels it would cover are left out.
         overlap = max(0, display_width(name) + display_width(suffix) - label_width)
-        labels = time_axis.ticks(strips.start, strips.end, self._strip_width, self._local)
+        labels = time_axis.axis_ticks(strips.start, strips.end, self._strip_width, self._local)
         last = "now" if self._ends_now else ""
         axis = time_axis.axis_line(labels, " " * overlap, self._strip_width, last)[overlap:]
         padding = " " * (label_width - display_width(name) - display_width(suffix))

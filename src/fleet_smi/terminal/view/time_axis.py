@@ -18,7 +18,9 @@ _MAX_LATE_SECONDS = 60.0  # a range that ended this recently counts as ending no
 _RANGE_NAMES = {_HOUR: "last hour", _DAY: "last 24 h"}
 
 
-def ticks(start: float, end: float, columns: int, local: ToLocalTime) -> Iterator[tuple[int, str]]:
+def axis_ticks(
+    start: float, end: float, columns: int, local: ToLocalTime
+) -> Iterator[tuple[int, str]]:
     """Yield column and label of each round time, far enough apart to be readable."""
     step = _step(end - start, columns)
     at = _round_up(start, step, local)

@@ -26,7 +26,7 @@ from fleet_smi.wire.parsers._nvidia_values import (
     is_error_text,
     is_not_available,
     parse_bool,
-    parse_number,
+    parse_quantity,
     strip_brackets,
     sum_counts,
 )
@@ -226,7 +226,7 @@ def _wholes(texts: Texts, unread: dict[str, str]) -> dict[str, int | None]:
 def _is_shared(texts: Texts) -> bool:
     # Printed as "N/A", not as an error: the memory of a lost GPU is unreadable, not the host's.
     totals = texts.get("memory_total_bytes", ())
-    has_none = all(is_not_available(text) or parse_number(text, BYTES) == 0 for text in totals)
+    has_none = all(is_not_available(text) or parse_quantity(text, BYTES) == 0 for text in totals)
     if not totals or not has_none or _first_match(texts, _LOST):
         return False
     integrated = any(map(_INTEGRATED.search, texts.get("name", ())))

@@ -74,7 +74,7 @@ def unavailable_reason(text: str) -> str | None:
     return None if is_not_available(text) else sanitize_text(strip_brackets(text), 80)
 
 
-def parse_number(text: str, units: Units) -> float | None:
+def parse_quantity(text: str, units: Units) -> float | None:
     """Return the number in its base unit, `None` for other text or an unknown unit."""
     match = _NUMBER.fullmatch(text.strip())
     factor = None if match is None else units.get(match[2].lower())
@@ -94,7 +94,7 @@ def first_float(
 
 
 def first_int(field: str, texts: Iterable[str], units: Units, unread: dict[str, str]) -> int | None:
-    """Return the same as `first_float`, rounded to a whole number."""
+    """Return the result of `first_float`, rounded to a whole number."""
     value = _first(field, texts, units, unread)
     return None if value is None else round(value)
 
@@ -102,7 +102,7 @@ def first_int(field: str, texts: Iterable[str], units: Units, unread: dict[str, 
 def _first(field: str, texts: Iterable[str], units: Units, unread: dict[str, str]) -> float | None:
     reason: str | None = None
     for text in texts:
-        value = parse_number(text, units)
+        value = parse_quantity(text, units)
         if value is not None:
             return check_range(field, value, unread)
         reason = reason or unavailable_reason(text)
@@ -114,12 +114,12 @@ def _first(field: str, texts: Iterable[str], units: Units, unread: dict[str, str
 def sum_counts(field: str, texts: Iterable[str], unread: dict[str, str]) -> int | None:
     """Return the sum of the counts; `None` without any, or when one could not be read."""
     texts = tuple(texts)
-    counts = [count for text in texts if (count := parse_number(text, COUNT)) is not None]
+    counts = [count for text in texts if (count := parse_quantity(text, COUNT)) is not None]
     reason = next(
         (
             message
             for text in texts
-            if parse_number(text, COUNT) is None and (message := unavailable_reason(text))
+            if parse_quantity(text, COUNT) is None and (message := unavailable_reason(text))
         ),
         "",
     )
@@ -141,7 +141,7 @@ def parse_bool(text: str) -> bool | None:
 def first_text(
     field: str, texts: Iterable[str], max_length: int, unread: dict[str, str]
 ) -> str | None:
-    """Return the first of `texts` that is a value, sanitised."""
+    """Return the first of `texts` that is a value, sanitised; put an error text in `unread`."""
     for text in texts:
         if is_error_text(text):
             unread.setdefault(field, sanitize_text(strip_brackets(text), 80))

@@ -21,7 +21,7 @@ DeviceRecord = dict[str, Any]
 
 
 def parse_nvidia_gpus(output: ScriptOutput) -> tuple[NvidiaSmiReading, CollectError | None]:
-    """Return the GPUs; with an error, only their identity is known."""
+    """Return the GPUs and the error, if any; with an error, only their identity is known."""
     devices = _devices(output.text("devices"))
     try:
         return _reading(output, devices), None

@@ -46,7 +46,7 @@ def node_id_from_machine_id(machine_id: str | None, name: str) -> str:
 
 
 def parse_loadavg(text: str) -> tuple[float | None, float | None, float | None]:
-    """Return the load over 1, 5 and 15 minutes."""
+    """Return the load over 1, 5 and 15 minutes; `None` for each if the text is malformed."""
     try:
         one, five, fifteen = (float(field) for field in text.split()[:3])
     except ValueError:
@@ -57,7 +57,7 @@ def parse_loadavg(text: str) -> tuple[float | None, float | None, float | None]:
 
 
 def parse_meminfo(text: str) -> tuple[int | None, int | None]:
-    """Return the used and the total bytes."""
+    """Return the used and the total bytes of memory; `None` for what the text does not have."""
     total, available = _kibibytes(text, "MemTotal:"), _kibibytes(text, "MemAvailable:")
     return (total - available if total and available is not None else None), total
 
