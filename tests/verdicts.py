@@ -7,7 +7,7 @@ from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.units import MIB
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import Thresholds
-from fleet_smi.model.verdict.window import Window, observe
+from fleet_smi.model.verdict.window import Window, add_sample
 from tests.builders import NOON, process
 
 SETTINGS = Thresholds()
@@ -23,7 +23,7 @@ def observe_for(
     """Return the window of a GPU that was like this for `seconds`, sampled every minute."""
     at = until - seconds
     while at <= until:
-        window = observe(window, card, at, SETTINGS)
+        window = add_sample(window, card, at, SETTINGS)
         at += STEP
     assert window is not None
     return window
@@ -31,7 +31,7 @@ def observe_for(
 
 def judge_once(card: Gpu, **known: Any) -> Verdict:
     """Return the verdict on one sample."""
-    return judge(card, observe(None, card, NOON, SETTINGS), NOON, SETTINGS, **known)
+    return judge(card, add_sample(None, card, NOON, SETTINGS), NOON, SETTINGS, **known)
 
 
 def judge_after(seconds: float, card: Gpu, window: Window | None = None) -> Verdict:

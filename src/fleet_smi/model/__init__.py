@@ -1,1 +1,1 @@
-"""Nouns and judgements: frozen, pure, the same in every room."""
+"""Immutable data types, and pure functions on them: snapshots, verdicts, selection."""

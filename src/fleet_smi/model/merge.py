@@ -46,14 +46,14 @@ def with_node_scoped_uuid(gpu: Gpu, node_id: str) -> Gpu:
 
 
 def fault_kind(error: CollectError) -> FaultKind:
-    """Return the kind of fault that a failed reading means for its devices."""
+    """Return the kind of the fault of `fault_from_error`."""
     if isinstance(error, NotAnswering):
         return "not_answering"
     return "mismatch" if isinstance(error, DriverMismatch) else "unreadable"
 
 
 def fault_from_error(error: CollectError) -> Fault:
-    """Return that fault, as shown on each of these devices."""
+    """Return the fault that a failed reading means for each of its devices."""
     if isinstance(error, NotAnswering):
         return Fault(
             kind="not_answering",

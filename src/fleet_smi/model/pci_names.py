@@ -44,7 +44,7 @@ _INTEGRATED = frozenset({"1002:15bf", "1002:150e", "1002:1586"})
 
 
 def pci_name(pci_id: str) -> str | None:
-    """Return the name that goes with an id such as "1002:73FF"."""
+    """Return the name for an id such as "1002:73FF"; `None` if it is not listed here."""
     return _NAMES.get(pci_id.lower())
 
 

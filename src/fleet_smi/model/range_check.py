@@ -43,7 +43,7 @@ def check_range(field: str, value: Number | None, unread: dict[str, str]) -> Num
 def check_temperature(
     value: Number | None, busy_percent: float | None, unread: dict[str, str]
 ) -> Number | None:
-    """Check a temperature; −1 °C on a busy device is a sentinel."""
+    """Like `check_range`, for a temperature; −1 °C on a busy device is a sentinel."""
     if value == -1 and busy_percent:
         unread["temperature_celsius"] = "out of range: -1 under load"
         return None
@@ -51,7 +51,7 @@ def check_temperature(
 
 
 def check_memory_used(used: int | None, total: int | None, unread: dict[str, str]) -> int | None:
-    """Check the memory in use against the total."""
+    """Like `check_range`, for the memory in use, which cannot exceed the total."""
     if used is not None and total is not None and used > total:
         unread["memory_used_bytes"] = "out of range: more than there is"
         return None

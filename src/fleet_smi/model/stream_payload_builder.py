@@ -157,7 +157,7 @@ def _figures(gpu: Gpu) -> DeviceFigures:
 
 
 def to_mebibytes(count: int | None) -> int | None:
-    """Convert bytes to whole mebibytes."""
+    """Convert bytes to whole mebibytes; unknown (`None`) stays unknown."""
     return None if count is None else count >> _MEBIBYTE_BITS
 
 

@@ -22,7 +22,7 @@ def format_energy(sums: Sums) -> str:
 
 
 def format_cost(report: UsageReport, sums: Sums) -> str:
-    """Format the cost of that energy: "304.26 EUR"; empty where no price is set."""
+    """Format the cost of the energy of these sums: "304.26 EUR"; empty without a price."""
     cost = report.cost(sums)
     if cost is None or report.price is None:
         return ""

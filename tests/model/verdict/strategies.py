@@ -10,7 +10,7 @@ from fleet_smi.model.units import GIB, MIB
 from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing, apply_sample
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import Thresholds
-from fleet_smi.model.verdict.window import Window, observe
+from fleet_smi.model.verdict.window import Window, add_sample
 from tests.builders import NOON, gpu
 
 THRESHOLDS = Thresholds()
@@ -101,7 +101,7 @@ intervals = st.sampled_from([1.0, 30.0, 119.0])
 def window_of(cards: list[Gpu], interval: float) -> Window:
     seen = None
     for number, card in enumerate(cards):
-        seen = observe(seen, card, NOON + number * interval, THRESHOLDS)
+        seen = add_sample(seen, card, NOON + number * interval, THRESHOLDS)
     assert seen is not None
     return seen
 

@@ -11,7 +11,7 @@ import pytest
 
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.verdict.judge import Lease, Thresholds, judge
-from fleet_smi.model.verdict.window import observe
+from fleet_smi.model.verdict.window import add_sample
 from sim.build import find_compiler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import SimulatedMachine, UserProcesses, process_state, require_root, wait_until
@@ -321,7 +321,7 @@ def test_case_30_a_lease_counts_before_its_work_is_visible(machine: SimulatedMac
     gpu = machine.snapshot().gpus[0]
     lease = Lease(holder="alice", taken_at=machine.start - 40)
     verdict = judge(
-        gpu, observe(None, gpu, machine.start, Thresholds()), machine.start, lease=lease
+        gpu, add_sample(None, gpu, machine.start, Thresholds()), machine.start, lease=lease
     )
     assert_verdict(verdict, "leased", "taken by alice 40 s ago")
 

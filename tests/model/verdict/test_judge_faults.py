@@ -8,7 +8,7 @@ from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.snapshot import Fault, Gpu, Instance
 from fleet_smi.model.units import GIB
 from fleet_smi.model.verdict.judge import Lease, judge, judge_instance, silence_timeout
-from fleet_smi.model.verdict.window import observe
+from fleet_smi.model.verdict.window import add_sample
 from tests.builders import HOUR, MINUTE, NOON, gpu, instance, process
 from tests.verdicts import SETTINGS, STEP, judge_once, state_and_reason
 
@@ -51,7 +51,7 @@ def test_case_22_a_gpu_that_is_gone_is_broken() -> None:
 
 
 def test_case_23_a_silent_node_is_never_free() -> None:
-    seen = observe(None, gpu(), NOON, SETTINGS)
+    seen = add_sample(None, gpu(), NOON, SETTINGS)
     verdict = judge(gpu(), seen, NOON, SETTINGS, silent_seconds=4 * MINUTE)
     assert state_and_reason(verdict) == ("unknown", "silent for 4 min; was free")
 
@@ -101,7 +101,7 @@ def taken(number: int, user: str = "alice") -> Instance:
 def judge_part(card: Gpu, number: int, seconds: float) -> Verdict:
     part, seen, at = card.instances[number], None, NOON - seconds
     while at <= NOON:
-        seen = observe(seen, part, at, SETTINGS, card)
+        seen = add_sample(seen, part, at, SETTINGS, card)
         at += STEP
     assert seen is not None
     return judge_instance(part, card, seen, NOON, SETTINGS)

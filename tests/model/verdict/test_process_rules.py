@@ -8,7 +8,7 @@ from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.units import GIB
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import Thresholds
-from fleet_smi.model.verdict.window import observe
+from fleet_smi.model.verdict.window import add_sample
 from tests.builders import HOUR, NOON, gpu, process
 from tests.verdicts import (
     DISPLAY,
@@ -83,7 +83,7 @@ def test_without_an_idle_window_only_full_utilisation_at_idle_power_is_a_stall(
 ) -> None:
     settings = Thresholds(idle_window_seconds=0.0)
     card = gpu(processes=(process(),), busy_percent=busy, power_watts=watts)
-    notes = judge(card, observe(None, card, NOON, settings), NOON, settings).notes
+    notes = judge(card, add_sample(None, card, NOON, settings), NOON, settings).notes
     assert ("stalled" in [note.kind for note in notes]) == noted
 
 

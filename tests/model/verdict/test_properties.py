@@ -12,7 +12,7 @@ from fleet_smi.model.fleet import STATES, State, Verdict
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.model.units import GIB, MIB
 from fleet_smi.model.verdict.judge import judge, judge_instance
-from fleet_smi.model.verdict.window import observe
+from fleet_smi.model.verdict.window import add_sample
 from tests.builders import NOON, gpu, process
 from tests.model.verdict.strategies import (
     THRESHOLDS,
@@ -40,14 +40,14 @@ def test_every_gpu_gets_a_state_and_a_reason_and_none_raises(
     assert verdict.reason.strip()
     assert verdict.since <= NOON + 3
     for part in cards[-1].instances:
-        seen = observe(None, part, NOON, THRESHOLDS, cards[-1])
+        seen = add_sample(None, part, NOON, THRESHOLDS, cards[-1])
         assert judge_instance(part, cards[-1], seen, NOON, THRESHOLDS).reason.strip()
 
 
 @given(gpus, st.floats(0, 1e9), st.sampled_from(STATES))
 def test_a_silent_node_has_no_free_gpu(card: Gpu, silent: float, state: State) -> None:
     before = Verdict(state=state, reason="as it was", since=NOON)
-    seen = observe(None, card, NOON, THRESHOLDS)
+    seen = add_sample(None, card, NOON, THRESHOLDS)
     for previous in (None, before):
         verdict = judge(card, seen, NOON, THRESHOLDS, silent_seconds=silent, previous=previous)
         assert verdict.state in ("unknown", "broken")

@@ -8,7 +8,7 @@ from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.units import MIB
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.unattributed_load import OverThreshold
-from fleet_smi.model.verdict.window import RECENT_SAMPLES, Window, observe
+from fleet_smi.model.verdict.window import RECENT_SAMPLES, Window, add_sample
 from tests.builders import HOUR, NOON, gpu, process
 
 SETTINGS = Thresholds()
@@ -20,7 +20,7 @@ FULL = gpu(processes=(process(),), busy_percent=100.0)
 def see(*samples: tuple[float, Gpu], interval: float | None = None) -> Window:
     seen = None
     for seconds, card in samples:
-        seen = observe(seen, card, NOON + seconds, SETTINGS, interval_seconds=interval)
+        seen = add_sample(seen, card, NOON + seconds, SETTINGS, interval_seconds=interval)
     assert seen is not None
     return seen
 
@@ -100,7 +100,7 @@ def test_the_work_of_ended_processes_does_not_count_on_an_empty_gpu() -> None:
 
 def test_the_start_of_a_process_is_corrected_by_the_clock_skew() -> None:
     started = gpu(processes=(process(started_at=NOON - 3620),))
-    seen = observe(None, started, NOON, SETTINGS, skew=HOUR)
+    seen = add_sample(None, started, NOON, SETTINGS, skew=HOUR)
     assert seen.joined_at == NOON - 20
 
 

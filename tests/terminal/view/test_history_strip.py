@@ -100,7 +100,7 @@ def test_a_name_is_shown_whole_or_recognisably_truncated_or_not_at_all(
 def test_labels_are_right_when_daylight_saving_time_ends() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     start = datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp()  # midnight there
-    labels = time_axis.ticks(
+    labels = time_axis.axis_ticks(
         start, start + 8 * HOUR, 100, lambda at: datetime.fromtimestamp(at, berlin)
     )
     text = " ".join(label for _, label in labels)
@@ -110,7 +110,7 @@ def test_labels_are_right_when_daylight_saving_time_ends() -> None:
 @given(st.floats(60, 4e7), st.integers(8, 300), st.integers(0, 40_000_000))
 def test_labels_are_in_order_and_do_not_overlap(seconds: float, columns: int, ago: int) -> None:
     start = NOW - ago - seconds
-    found = list(time_axis.ticks(start, start + seconds, columns, utc))
+    found = list(time_axis.axis_ticks(start, start + seconds, columns, utc))
     assert [column for column, _ in found] == sorted({column for column, _ in found})
     assert all(0 <= column < columns for column, _ in found)
     line = time_axis.axis_line(iter(found), "", columns, "now")

@@ -28,7 +28,7 @@ from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS
-from fleet_smi.model.verdict.window import observe
+from fleet_smi.model.verdict.window import add_sample
 from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
@@ -211,7 +211,7 @@ def _state(gpu: Gpu, now: float) -> State:
     """Return the hub's verdict; an agent has none and judges by this one sample."""
     if isinstance(gpu, JudgedGpu):
         return gpu.verdict.state
-    window = observe(None, gpu, now, DEFAULT_THRESHOLDS)
+    window = add_sample(None, gpu, now, DEFAULT_THRESHOLDS)
     return judge(gpu, window, now, DEFAULT_THRESHOLDS).state
 
 

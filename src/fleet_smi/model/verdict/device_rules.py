@@ -3,7 +3,7 @@
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import FaultKind, Gpu
 from fleet_smi.model.verdict import reasons
-from fleet_smi.model.verdict.process_group import people_on
+from fleet_smi.model.verdict.process_group import user_processes
 from fleet_smi.model.verdict.readings import uncorrected_errors
 from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
 
@@ -37,14 +37,14 @@ def closed_by_administrator(inputs: VerdictInput) -> RuleResult | None:
     mode = inputs.gpu.compute_mode
     if mode is None or mode.casefold() != "prohibited":
         return None
-    people = people_on(inputs.subject)
+    people = user_processes(inputs.subject)
     still = f"; {reasons.describe_owners(people)} still on it" if people else ""
     return RuleResult("leased", f"closed by the administrator{still}")
 
 
 def asleep(inputs: VerdictInput) -> RuleResult | None:
     """`free`: nothing runs on a suspended device, and reading more would wake it."""
-    if inputs.gpu.asleep and not people_on(inputs.gpu):
+    if inputs.gpu.asleep and not user_processes(inputs.gpu):
         return RuleResult("free", "asleep; not woken")
     return None
 

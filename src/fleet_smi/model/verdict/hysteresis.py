@@ -9,7 +9,7 @@ from fleet_smi.model.verdict.judge import decide
 from fleet_smi.model.verdict.process_group import EMPTY_GROUP, ProcessGroup, summarize_processes
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.verdict_input import VerdictInput
-from fleet_smi.model.verdict.window import Window, observe
+from fleet_smi.model.verdict.window import Window, add_sample
 
 
 # Part of the checkpoint of a node: what is on disk keeps the names that it was written with.
@@ -57,7 +57,7 @@ def apply_sample(
     else:
         group = summarize_processes(subject.processes, standing.group)
         before, previous = standing.window, standing.verdict
-    window = observe(before, subject, at, settings, gpu, interval, skew, group)
+    window = add_sample(before, subject, at, settings, gpu, interval, skew, group)
     inputs = VerdictInput(subject, gpu, window, at, settings, group, instance_verdicts)
     return apply_hysteresis(standing, window, decide(inputs, previous), group, settings)
 

@@ -13,11 +13,11 @@ from fleet_smi.model.snapshot import Gpu, Instance
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict import reasons
 from fleet_smi.model.verdict.notes import notes_for
-from fleet_smi.model.verdict.process_group import people_on, summarize_processes
+from fleet_smi.model.verdict.process_group import summarize_processes, user_processes
 from fleet_smi.model.verdict.rules import apply_rules
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.verdict.verdict_input import VerdictInput
-from fleet_smi.model.verdict.window import Window, observe
+from fleet_smi.model.verdict.window import Window, add_sample
 
 __all__ = [
     "DEFAULT_THRESHOLDS",
@@ -102,7 +102,7 @@ def apply_silence(
     """Return the verdict once its node is silent: broken stays broken, all else is unknown."""
     if verdict.state == "broken":
         return verdict
-    was = reasons.describe_last_known(verdict.state, people_on(subject))
+    was = reasons.describe_last_known(verdict.state, user_processes(subject))
     reason = f"silent for {format_duration(seconds)}; was {was}"
     # Silence does not restart the clock of a GPU that was unknown already.
     since = verdict.since if verdict.state == "unknown" else since
@@ -142,6 +142,6 @@ def _judge_each(gpu: Gpu, now: float, settings: Thresholds) -> tuple[Verdict, ..
     """Judge its instances where only this one sample is known."""
     verdicts = []
     for instance in gpu.instances:
-        window = observe(None, instance, now, settings, parent=gpu)
+        window = add_sample(None, instance, now, settings, parent=gpu)
         verdicts.append(judge_instance(instance, gpu, window, now, settings))
     return tuple(verdicts)

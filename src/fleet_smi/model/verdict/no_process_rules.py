@@ -22,7 +22,7 @@ def unattributed_load(inputs: VerdictInput) -> RuleResult | None:
     return _hidden_process(inputs) if inputs.has_unattributed_load else None
 
 
-def nobody(inputs: VerdictInput) -> RuleResult:
+def not_in_use(inputs: VerdictInput) -> RuleResult:
     """`free`, or `unknown` where memory cannot be read."""
     if inputs.window.level == "unknown":
         return RuleResult("unknown", "memory not readable: cannot tell")

@@ -94,7 +94,7 @@ def without_mps_servers(processes: Iterable[Process] | None) -> list[Process]:
     return [process for process in processes or () if not is_mps_server(process)]
 
 
-def people_on(subject: Gpu | Instance) -> tuple[Process, ...]:
+def user_processes(subject: Gpu | Instance) -> tuple[Process, ...]:
     """Return the processes on a GPU and its instances, each once, without displays."""
     found = {process.pid: process for process in subject.processes or () if not is_display(process)}
     if isinstance(subject, Gpu):

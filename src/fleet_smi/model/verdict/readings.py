@@ -50,25 +50,25 @@ def video_percent(gpu: Gpu | Instance) -> float:
 
 
 def total_memory(gpu: Gpu | Instance) -> int | None:
-    """Return the bytes of memory it has."""
+    """Return the bytes of memory it has; `None` where that is unknown or impossible."""
     total = gpu.memory_total_bytes
     return total if total is not None and 0 < total <= _MAX_BYTES else None
 
 
 def used_memory(gpu: Gpu | Instance) -> int | None:
-    """Return the bytes of its memory in use."""
+    """Return the bytes of its memory in use; `None` where that is unknown or impossible."""
     used, maximum = gpu.memory_used_bytes, total_memory(gpu) or _MAX_BYTES
     return used if used is not None and 0 <= used <= maximum else None
 
 
 def free_memory(gpu: Gpu | Instance) -> int | None:
-    """Return the bytes of its memory that are not in use."""
+    """Return the bytes of its memory that are not in use; `None` where either is unknown."""
     total, used = total_memory(gpu), used_memory(gpu)
     return None if total is None or used is None else total - used
 
 
 def process_memory(process: Process) -> int | None:
-    """Return the bytes of GPU memory that one process holds."""
+    """Return the bytes of GPU memory that a process holds; `None` where that is unknown."""
     held = process.gpu_memory_bytes
     return held if held is not None and 0 <= held <= _MAX_BYTES else None
 
@@ -87,7 +87,11 @@ def total_process_memory(processes: Iterable[Process]) -> int | None:
 def memory_level(
     gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False, was_high: bool = False
 ) -> MemoryLevel:
-    """Return whether the memory in use is under the ceiling of a free GPU."""
+    """Return how the memory in use compares with the ceiling of a free GPU.
+
+    Where the memory is `shared` with the host, only that of its processes counts. Once high, it
+    stays so (`was_high`) until it is well under the ceiling.
+    """
     total, used = total_memory(gpu), gpu.memory_used_bytes
     if shared:
         total, used = None, _held_by_processes(gpu)

@@ -47,5 +47,5 @@ def _use(inputs: VerdictInput) -> RuleResult:
     return (
         no_process_rules.unaccounted_memory(inputs)
         or no_process_rules.unattributed_load(inputs)
-        or no_process_rules.nobody(inputs)
+        or no_process_rules.not_in_use(inputs)
     )

@@ -65,12 +65,12 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
 
     @property
     def idle_seconds(self) -> float | None:
-        """How long all processes on it have been idle."""
+        """How long all processes on it have been idle; `None` when they are not."""
         return self._lasting(self.idle_from)
 
     @property
     def low_power_seconds(self) -> float | None:
-        """How long it has drawn idle power with these processes on it."""
+        """How long it has drawn idle power with these processes on it; `None` when it does not."""
         return self._lasting(self.low_power_from)
 
     @property
@@ -87,7 +87,7 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
         return self.last_at - (start if self.joined_at is None else max(start, self.joined_at))
 
 
-def observe(
+def add_sample(
     window: Window | None,
     gpu: Gpu | Instance,
     at: float,
