@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import NotPresent
-from fleet_smi.node.bindings.procfs import HostReader
+from fleet_smi.node.bindings.host import HostReader
 from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.node.collectors.host import HostCollector
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model.snapshot import Process
-from fleet_smi.node.bindings.procfs import ProcessReader
+from fleet_smi.node.bindings.processes import ProcessReader
 from fleet_smi.node.collectors.processes import ProcessesCollector
 from tests.machines import UserProcesses, require_root, wait_until
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fleet_smi.errors import DeliveryError, Undecodable, UnsupportedVersion
 from fleet_smi.hub.ssh_script import REMOTE_COMMAND, build_script
-from fleet_smi.node.bindings.procfs import HostReader as HostBinding
+from fleet_smi.node.bindings.host import HostReader as HostBinding
 from fleet_smi.node.collectors.host import HostCollector
 from fleet_smi.wire.parsers.remote_shell import parse_script_output
 from sim.scenario import GIB, Scenario, SimGpu, SimInstance, SimProcess

@@ -39,10 +39,10 @@ COLLECTORS: tuple[CollectorEntry, ...] = (
     CollectorEntry(
         "xpu_smi", "xpu_smi:read", is_driver=True, fallback_for="intel", absence_is_cached=True
     ),
-    CollectorEntry("host", "procfs:HostReader"),
+    CollectorEntry("host", "host:HostReader"),
     CollectorEntry("network", "network:NetworkReader", is_quick=False),
     # Last: it looks up the pids that the collectors above have found.
-    CollectorEntry("processes", "procfs:ProcessReader"),
+    CollectorEntry("processes", "processes:ProcessReader"),
 )
 
 ALL_SUBJECTS = tuple(entry.name for entry in COLLECTORS if entry.fallback_for is None)

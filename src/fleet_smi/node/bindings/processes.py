@@ -1,103 +1,29 @@
-"""Host and processes, read from /proc, with caches for what rarely changes.
-
-Directly from the files because every command pays for it: psutil takes 30 ms to import and
-several times as long per process, while `fleet-smi free` has 76 ms in all.
-"""
+"""Process binding: owner, command and load of processes, with caches for what rarely changes."""
 
 import os
 import time
 import weakref
 from typing import Any, NamedTuple
 
-from fleet_smi.errors import NotPresent
+from fleet_smi.node.bindings.proc_files import (
+    CACHE_SECONDS,
+    HEAD_BYTES,
+    BootTime,
+    parse_count,
+    read_bytes,
+    read_text,
+)
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # The kernel counts in ticks of 10 ms: over less than this a load would be a guess.
 _MIN_LOAD_SECONDS = 0.05
-_BOOT_CACHE_SECONDS = 60.0
-# Loads over less than this say little: more frequent reads get the cached values.
-_CACHE_SECONDS = 1.5
 # A program can rewrite its command line, but rarely does.
 _COMMAND_CACHE_SECONDS = 10.0
 # The fixed number of the initial pid namespace, that of the machine itself.
 _INITIAL_NAMESPACE = "pid:[4026531836]"
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri")
-# Enough for the first lines of a file: a buffer for all of it costs more than the reading.
-_HEAD_BYTES = 1024
 _MAX_OPEN_FILES = 256
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# More than the kernel ever counts; that many pages of 64 KiB still fit into 63 bits.
-_MAX_DIGITS = 14
-
-
-class _BootTime:
-    """When the machine was booted; cached briefly, because it moves when the clock is set."""
-
-    def __init__(self) -> None:
-        self._known: float | None = None
-        self._read_at = float("-inf")
-
-    def read(self, root: str) -> float | None:
-        if time.monotonic() - self._read_at > _BOOT_CACHE_SECONDS:
-            stat = _text(root, "proc/stat")
-            if stat is None:
-                raise NotPresent(f"no /proc/stat below {root}")
-            self._known, self._read_at = _boot_time(stat), time.monotonic()
-        return self._known
-
-
-class HostReader:
-    """Reads the machine; remembers the last CPU counters, since a load needs two."""
-
-    def __init__(self, cache_seconds: float = _CACHE_SECONDS) -> None:
-        self._cache_seconds = cache_seconds
-        self._cpu: tuple[int, int] | None = None
-        self._constant: dict[str, Any] = {}
-        self._boot = _BootTime()
-        self._cached: dict[str, Any] = {}
-        self._cached_at = float("-inf")
-
-    def read(self, root: str = "/") -> dict[str, Any]:
-        now = time.monotonic()
-        if now - self._cached_at >= self._cache_seconds:
-            self._cached, self._cached_at = self._read(root), now
-        return self._cached
-
-    def _read(self, root: str) -> dict[str, Any]:
-        stat = _text(root, "proc/stat", _HEAD_BYTES)
-        if stat is None:
-            raise NotPresent(f"no /proc/stat below {root}")
-        self._constant = self._constant or _constant_of_host(root)
-        return {
-            **self._constant,
-            "hostname": os.uname().nodename,
-            "booted_at": self._boot.read(root),
-            "load": _text(root, "proc/loadavg", _HEAD_BYTES),
-            "memory": _text(root, "proc/meminfo", _HEAD_BYTES),
-            "cpu_percent": self._cpu_percent(stat),
-        }
-
-    def _cpu_percent(self, stat: str) -> float | None:
-        try:
-            # User to steal, without guest time, which is a part of user time already.
-            ticks = [_number(word) for word in stat.split("\n", 1)[0].split()[1:9]]
-            total, idle = sum(ticks), ticks[3] + ticks[4]
-        except (ValueError, IndexError):
-            return None
-        before, self._cpu = self._cpu, (total, idle)
-        # No tick since the last read, or counters that were reset: a load cannot be computed.
-        if before is None or total <= before[0]:
-            return None
-        return 100.0 * (1 - (idle - before[1]) / (total - before[0]))
-
-
-def _constant_of_host(root: str) -> dict[str, Any]:
-    return {
-        "kernel": os.uname().release,
-        "machine_id": _text(root, "etc/machine-id") or _text(root, "var/lib/dbus/machine-id"),
-        "boot_id": _text(root, "proc/sys/kernel/random/boot_id"),
-        "cpu_count": os.cpu_count(),
-    }
 
 
 class _Stat(NamedTuple):
@@ -122,9 +48,9 @@ class _CachedProcess(NamedTuple):
 class ProcessReader:
     """Reads processes by pid; what cannot change in a process's life is read once."""
 
-    def __init__(self, cache_seconds: float = _CACHE_SECONDS) -> None:
+    def __init__(self, cache_seconds: float = CACHE_SECONDS) -> None:
         self._cache_seconds = cache_seconds
-        self._boot = _BootTime()
+        self._boot = BootTime()
         self._latest_start = float("inf")
         self._pids_are_foreign = False
         self._files: dict[int, int] = {}
@@ -167,14 +93,14 @@ class ProcessReader:
         if pid in self._files:
             try:
                 # Each read from the beginning makes the kernel write the file again.
-                return os.pread(self._files[pid], _HEAD_BYTES, 0)
+                return os.pread(self._files[pid], HEAD_BYTES, 0)
             except OSError:  # that process has ended; another may have its pid
                 os.close(self._files.pop(pid))
         if len(self._files) >= _MAX_OPEN_FILES:
-            return _bytes(root, f"proc/{pid}/stat", _HEAD_BYTES) or b""
+            return read_bytes(root, f"proc/{pid}/stat", HEAD_BYTES) or b""
         try:
             self._files[pid] = os.open(f"{root}/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._files[pid], _HEAD_BYTES, 0)
+            return os.pread(self._files[pid], HEAD_BYTES, 0)
         except OSError:
             return b""
 
@@ -222,18 +148,12 @@ def _stat(data: bytes) -> _Stat | None:
         return _Stat(
             name=data[start + 1 : end],
             state=fields[0].decode("ascii", "replace"),
-            ticks=_number(fields[11]) + _number(fields[12]),
-            started=_number(fields[19]),
-            pages=_number(fields[21]),
+            ticks=parse_count(fields[11]) + parse_count(fields[12]),
+            started=parse_count(fields[19]),
+            pages=parse_count(fields[21]),
         )
     except (ValueError, IndexError):
         return None
-
-
-def _number(word: bytes | str) -> int:
-    if len(word) > _MAX_DIGITS or not word.isdigit():
-        raise ValueError("not a number that the kernel writes")
-    return int(word)
 
 
 def _pids_are_foreign(root: str) -> bool:
@@ -281,24 +201,24 @@ def _refresh(
         return None
     if before and before.name == name and now - before.read_at < _COMMAND_CACHE_SECONDS:
         return before
-    return _CachedProcess(constant, name, _bytes(root, f"proc/{pid}/cmdline", 8192), now)
+    return _CachedProcess(constant, name, read_bytes(root, f"proc/{pid}/cmdline", 8192), now)
 
 
 def _constant(root: str, pid: int) -> dict[str, Any] | None:
-    status = _text(root, f"proc/{pid}/status")
+    status = read_text(root, f"proc/{pid}/status")
     if status is None:
         return None
     # The real uid of the status file: the folder's owner is root for a process that
     # may not be dumped, no matter who runs it.
     line = next((line for line in status.splitlines() if line.startswith("Uid:")), None)
     try:
-        uid = _number(line.split()[1]) if line else None
+        uid = parse_count(line.split()[1]) if line else None
     except (ValueError, IndexError):
         return None
     return {
         "uid": uid,
         **_names(uid),
-        "cgroup": _text(root, f"proc/{pid}/cgroup"),
+        "cgroup": read_text(root, f"proc/{pid}/cgroup"),
         "slurm_job": _environment(root, pid, b"SLURM_JOB_ID="),
     }
 
@@ -322,34 +242,7 @@ def _names(uid: int | None) -> dict[str, str | None]:
 
 
 def _environment(root: str, pid: int, name: bytes) -> bytes | None:
-    environment = _bytes(root, f"proc/{pid}/environ", 1 << 17) or b""
+    environment = read_bytes(root, f"proc/{pid}/environ", 1 << 17) or b""
     return next(
         (item[len(name) :] for item in environment.split(b"\0") if item.startswith(name)), None
     )
-
-
-def _boot_time(stat: str) -> float | None:
-    line = next((line for line in stat.splitlines() if line.startswith("btime ")), None)
-    try:
-        return float(_number(line.split()[1])) if line else None
-    except (ValueError, IndexError):
-        return None
-
-
-def _bytes(root: str, path: str, limit: int = 65536) -> bytes | None:
-    # os.open and os.read: a file object would double the cost.
-    try:
-        file = os.open(f"{root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return os.read(file, limit)
-    except OSError:
-        return None
-    finally:
-        os.close(file)
-
-
-def _text(root: str, path: str, limit: int = 65536) -> str | None:
-    data = _bytes(root, path, limit)
-    return None if data is None else data.decode("utf-8", "replace").strip()
