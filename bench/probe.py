@@ -65,7 +65,7 @@ def full() -> Benchmark:
 
 
 def _sampler(start: Callable[[], Any], subjects: tuple[str, ...]) -> SampleFunction:
-    from fleet_smi.node.reader_process import Reader
+    from fleet_smi.node.reader import Reader
     from fleet_smi.node.sampler import Sampler
 
     sampler = Sampler(Reader(start), subjects=subjects)
@@ -103,7 +103,8 @@ def _snapshots() -> Iterator[Any]:
     """Yield the same snapshot repeatedly, one second apart."""
     from msgspec.structs import replace
 
-    from fleet_smi.node.reader_process import Reader, spawn_worker
+    from fleet_smi.node.reader import Reader
+    from fleet_smi.node.reader_process import spawn_worker
     from fleet_smi.node.sampler import Sampler
 
     sampler = Sampler(Reader(spawn_worker))

@@ -19,7 +19,8 @@ from fleet_smi.model.people import Person
 from fleet_smi.model.select import Candidate, GpuRequest, find_offer, require_offer
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_size
-from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import spawn_worker
 
 __all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "snapshot"]
 

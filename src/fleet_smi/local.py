@@ -8,7 +8,8 @@ from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.collectors import ALL_SUBJECTS
-from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ PACKAGE = PROJECT / "src/fleet_smi"
 SAMPLE = """
 import json, sys
 import msgspec
-from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 
 sampler = Sampler(Reader(spawn_worker), root=sys.argv[1])

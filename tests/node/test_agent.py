@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.agent import MAX_INTERVAL_SECONDS, Agent, Ticker
-from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 
 

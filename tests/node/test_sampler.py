@@ -14,7 +14,8 @@ from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.node import sampler as collecting
 from fleet_smi.node.collectors import QUICK_SUBJECTS
-from fleet_smi.node.reader_process import ProcessWorker, Reader, ReadResult, spawn_worker
+from fleet_smi.node.reader import Reader, ReadResult
+from fleet_smi.node.reader_process import ProcessWorker, spawn_worker
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.sampler import Sampler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from fleet_smi.node.reader_process import Reader
+from fleet_smi.node.reader import Reader
 from fleet_smi.node.thread_reader import ThreadWorker
 from sim.scenario import Scenario, SimGpu
 from tests.machines import SimulatedMachine, wait_until
@@ -17,7 +17,8 @@ import sys
 from pathlib import Path
 from fleet_smi.errors import NotAnswering
 from fleet_smi.node.thread_reader import thread_then_process
-from fleet_smi.node.reader_process import ProcessWorker, Reader
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import ProcessWorker
 
 HOST, NVIDIA = ("host", {"root": "/"}), ("nvidia", {"root": "/", "traffic": False})
 reader = Reader(thread_then_process())

@@ -10,7 +10,8 @@ from fleet_smi.errors import NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Snapshot
 from fleet_smi.node import vendor_programs
 from fleet_smi.node.collectors import QUICK_SUBJECTS
-from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 from fleet_smi.node.vendor_programs import fill_in, find_program, needs_program
 from tests.cli.program import run_json

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from fleet_smi.node.reader_process import Reader, fork_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import fork_worker
 
 if TYPE_CHECKING:
     from fleet_smi.local import LocalFleet

@@ -20,7 +20,7 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Snapshot
 from fleet_smi.node.collector import SnapshotPart, load_collector
 from fleet_smi.node.collectors import ALL_SUBJECTS, COLLECTORS
-from fleet_smi.node.reader_process import Reader, ReadResult
+from fleet_smi.node.reader import Reader, ReadResult
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.vendor_programs import FALLBACKS, fill_in, find_program, needs_program
 

@@ -13,7 +13,8 @@ from itertools import chain, repeat
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from fleet_smi.node.reader_process import ReaderWorker, spawn_worker
+from fleet_smi.node.reader import ReaderWorker
+from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.reader_worker import BindingRunner, RawResults, ReadRequest
 
 _GRACE_SECONDS = 0.2

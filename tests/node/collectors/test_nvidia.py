@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict
 
-from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 from sim.build import build
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess

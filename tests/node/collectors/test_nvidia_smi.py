@@ -11,7 +11,8 @@ from fleet_smi.errors import NotPresent
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.node.collectors import QUICK_SUBJECTS
 from fleet_smi.node.collectors.nvidia_smi import NvidiaSmiCollector
-from fleet_smi.node.reader_process import Reader, spawn_worker
+from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 from fleet_smi.wire.parsers.nvidia_smi import classify_failure
 from sim.scenario import Scenario, SimGpu

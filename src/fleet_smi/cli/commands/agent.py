@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleet_smi.errors import UsageError
 from fleet_smi.node.outlets import OUTLETS, OutletOptions, build_outlets
-from fleet_smi.node.reader_process import Reader
+from fleet_smi.node.reader import Reader
 from fleet_smi.node.thread_reader import thread_then_process
 
 if TYPE_CHECKING:
