@@ -34,7 +34,7 @@ _MARK_USED_SECONDS = 600.0
 
 
 class Identity(Struct, frozen=True, kw_only=True, gc=False):
-    """An authenticated sender and how it was authenticated; a node may act for `node_id` only."""
+    """An authenticated client and how it was authenticated; a node may act for `node_id` only."""
 
     role: Role
     name: str

@@ -56,7 +56,7 @@ class UserStore:
         return {row.name: (row.role, row.session_stamp) for row in rows}
 
     def add(self, name: str, password: str, role: UserRole = "viewer") -> None:
-        """Add a user; raise `UsageError` if the name is invalid or taken."""
+        """Add a user; raise `UsageError` for a name that is taken or an invalid name or password."""
         if not name or sanitize_text(name, _MAX_NAME_LENGTH) != name:
             raise UsageError(f"a name has 1 to {_MAX_NAME_LENGTH} printable characters")
         row = {"name": name, "role": role, "created_at": self._clock(), **self._hashed(password)}
@@ -70,7 +70,10 @@ class UserStore:
             ) from None
 
     def set_password(self, name: str, password: str) -> None:
-        """Change a password; sessions opened with the old one are no longer valid."""
+        """Change a password; sessions opened with the old one are no longer valid.
+
+        Raise `UsageError` for an unknown user or an invalid password.
+        """
         hashed = self._hashed(password)
         with write_transaction(self._engine) as connection:
             result = connection.execute(update(users).where(users.c.name == name).values(hashed))
@@ -78,7 +81,7 @@ class UserStore:
         _require_existing(result.rowcount, name)
 
     def remove(self, name: str) -> None:
-        """Remove a user and end their sessions."""
+        """Remove a user and end their sessions; raise `UsageError` if the name is unknown."""
         with write_transaction(self._engine) as connection:
             result = connection.execute(delete(users).where(users.c.name == name))
             bump_credentials_revision(connection)

@@ -72,7 +72,7 @@ class AccessControl:
         self._admins = frozenset(admins)
 
     def authenticate(self, headers: Headers, peer: str, method: str) -> Identity | HttpError:
-        """Identify the sender of a request, or return the error to answer with.
+        """Identify the client that sent a request, or return the error to answer with.
 
         A bearer token is enough for a program. What a browser sends by itself (a session
         cookie, the user header of a proxy) counts for changes only from the hub's own pages.

@@ -37,17 +37,14 @@ class RangeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LedgerQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A time range and a filter: `node` is an id or a pattern of names, `gpu` a UUID.
-
-    `matches` leaves `user` to the endpoint: GPUs have none, only what ran on them.
-    """
+    """A time range and a filter: `node` is an id or a pattern of names, `gpu` a UUID."""
 
     node: GlobText | UnsetType = UNSET
     gpu: GlobText | UnsetType = UNSET
     user: GlobText | UnsetType = UNSET
 
     def matches(self, gpu: GpuOfNode) -> bool:
-        """Whether `node` and `gpu` select this GPU."""
+        """Whether `node` and `gpu` select this GPU; `user` is about what ran on it."""
         if self.gpu is not UNSET and gpu.uuid != self.gpu:
             return False
         return self.node is UNSET or matches_node(gpu, self.node)

@@ -38,7 +38,7 @@ class FleetQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 async def fleet(context: RequestContext) -> Response:
     """The fleet as JSON, or 304 if the client has this version already."""
-    options = arrangement_from_query(context.query)
+    options = view_options_from_query(context.query)
     return await cached_json_response(context, partial(_encode, context, options))
 
 
@@ -50,7 +50,7 @@ async def _encode(context: RequestContext, options: ViewOptions) -> bytes:
     return fleet_json_from_encoded(view.taken_at, view.summary, nodes)
 
 
-def arrangement_from_query(query: FleetQuery) -> ViewOptions:
+def view_options_from_query(query: FleetQuery) -> ViewOptions:
     """The filters and the order of a query; raise `UsageError` where they are invalid."""
     return ViewOptions(
         user=unset_to_none(query.user),

@@ -26,7 +26,7 @@ class JoinLine(Struct, frozen=True, kw_only=True):
 
 
 async def create_join_command(context: RequestContext) -> Response:
-    """Create a join token and the line with it, for the URL that the sender used."""
+    """Create a join token and the line with it, for the URL that the client used."""
     request: JoinLineRequest = context.body
     services = context.services
     issued = await asyncio.to_thread(

@@ -1,4 +1,4 @@
-"""`/api/v1/session`: log in to the page, log out, and the identity of the sender."""
+"""`/api/v1/session`: log in to the page, log out, and who is logged in."""
 
 from msgspec import Struct
 from starlette.responses import Response

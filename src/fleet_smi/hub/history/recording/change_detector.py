@@ -26,7 +26,7 @@ class ChangeDetector:
         """
         return _process_starts(latest) == self._starts
 
-    def has_same_users(self, change: FleetChange) -> bool:
+    def has_only_memory_changes(self, change: FleetChange) -> bool:
         """Whether the GPUs whose occupancy changed have the same processes with other memory."""
         standings, groups = change.standings, self._groups
         for uuid in change.occupancy_changed:

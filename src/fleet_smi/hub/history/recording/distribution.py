@@ -1,6 +1,6 @@
 """Distribution of usage: what is used of a device is charged to its users and processes."""
 
-from fleet_smi.hub.history.recording.holders import DeviceUse
+from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.intervals import OpenInterval
 from fleet_smi.hub.history.recording.usage import UsageAccumulator, UsageBucket, UsageBuckets
 from fleet_smi.model.history import NO_USER

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.recording.holders import DeviceUse, is_same_process
+from fleet_smi.hub.history.recording.device_use import DeviceUse, is_same_process
 from fleet_smi.hub.history.recording.usage import UsageAccumulator
 from fleet_smi.model.history import Holder, Occupancy, Period
 

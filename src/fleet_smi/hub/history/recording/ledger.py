@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from fleet_smi.hub.history.recording.device_use import DeviceUse, is_same_process
 from fleet_smi.hub.history.recording.distribution import distribute_usage
-from fleet_smi.hub.history.recording.holders import DeviceUse, is_same_process
 from fleet_smi.hub.history.recording.intervals import Occupant, OpenInterval, begin_interval
 from fleet_smi.hub.history.recording.ledger_state import LedgerState, TimeGap
 from fleet_smi.hub.history.recording.rows import Presence, WriteBatch

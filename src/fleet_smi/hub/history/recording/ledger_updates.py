@@ -5,7 +5,7 @@ Only the difference to the report before is updated: all devices, some GPUs or o
 
 from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.hub.history.recording.change_detector import ChangeDetector
-from fleet_smi.hub.history.recording.holders import device_uses, missing_devices
+from fleet_smi.hub.history.recording.device_use import device_uses, missing_devices
 from fleet_smi.hub.history.recording.ledger import Ledger
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.series.buffer import SampleBuffer, device_uuids
@@ -52,7 +52,7 @@ class LedgerUpdater:
 
     def try_update_memory(self, ledger: Ledger, change: FleetChange) -> bool:
         """Update the memory of processes where only that changed; else return false."""
-        if not self._detector.has_same_users(change):
+        if not self._detector.has_only_memory_changes(change):
             return False
         gpus, changed_uuids = change.snapshot.gpus, change.occupancy_changed
         instances = [instance for gpu in gpus for instance in gpu.instances]
