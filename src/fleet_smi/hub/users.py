@@ -56,7 +56,7 @@ class UserStore:
         return {row.name: (row.role, row.session_stamp) for row in rows}
 
     def add(self, name: str, password: str, role: UserRole = "viewer") -> None:
-        """Add a user; raise `UsageError` for a name that is taken or an invalid name or password."""
+        """Add a user; raise `UsageError` for a taken name, or an invalid name or password."""
         if not name or sanitize_text(name, _MAX_NAME_LENGTH) != name:
             raise UsageError(f"a name has 1 to {_MAX_NAME_LENGTH} printable characters")
         row = {"name": name, "role": role, "created_at": self._clock(), **self._hashed(password)}
