@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from fleet_smi.errors import CollectError, NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import Gpu, Snapshot
-from fleet_smi.node import sampler as collecting
+from fleet_smi.node import snapshot_builder
 from fleet_smi.node.collectors import QUICK_SUBJECTS
 from fleet_smi.node.reader import Reader, ReadResult
 from fleet_smi.node.reader_process import ProcessWorker, spawn_worker
@@ -129,7 +129,7 @@ def test_fallbacks_are_not_read_where_nvml_works() -> None:
 def test_a_driver_that_fails_without_time_left_keeps_its_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collecting, "SAMPLE_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot_builder, "SAMPLE_TIMEOUT_SECONDS", 0.0)
     reader = ScriptedReader(nvidia=ReadFailed("NVML does not work"))
     runs = {run.name: run.detail for run in Sampler(reader).sample().runs}
     assert runs["nvidia"] == "NVML does not work"

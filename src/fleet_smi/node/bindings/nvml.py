@@ -1,4 +1,4 @@
-"""NVML binding: NVIDIA GPUs through the driver's library, which only this file calls.
+"""NVML binding: NVIDIA GPUs through the driver's library, which only `nvml*` call.
 
 Read-only calls on one long-lived session. Each call can fail alone: results are in `values`,
 failures in `errors` with the driver's error code.
@@ -10,8 +10,15 @@ from typing import Any
 
 import pynvml
 
-from fleet_smi.errors import DriverMismatch, NotPresent, ReadFailed
+from fleet_smi.errors import DriverMismatch
 from fleet_smi.node.bindings import nvidia_kernel, nvml_queries
+from fleet_smi.node.bindings.nvml_init import (
+    as_text,
+    init_error,
+    initialize,
+    mismatch_message,
+    read_versions,
+)
 from fleet_smi.node.bindings.nvml_processes import PROCESS_KINDS, ProcessListReader
 from fleet_smi.node.bindings.nvml_queries import NvmlQuery
 
@@ -33,13 +40,9 @@ ProgressListener = Callable[[dict[Any, Any]], None]
 IDENTITY_CALLS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("uuid", pynvml.nvmlDeviceGetUUID),
     ("name", pynvml.nvmlDeviceGetName),
-    ("pci", lambda handle: _as_text(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
+    ("pci", lambda handle: as_text(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
     ("addressing", pynvml.nvmlDeviceGetAddressingMode),
 )
-
-
-def _as_text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _read_identity(handle: Any, device: dict[str, Any], fields: tuple[str, ...]) -> None:
@@ -96,9 +99,9 @@ class NvmlSession:
             self._start()
 
     def _start(self) -> None:
-        _initialize(self._root)
+        initialize(self._root)
         self._initialized = True
-        self._versions = _versions()
+        self._versions = read_versions()
         self._process_lists = ProcessListReader(self._versions.get("driver") or "")
         self._identity_queries = nvml_queries.identity_queries()
         self._state_queries = nvml_queries.state_queries()
@@ -239,60 +242,6 @@ class NvmlSession:
         return found
 
 
-def _versions() -> dict[str, Any]:
-    versions: dict[str, Any] = {}
-    for key, call in (
-        ("driver", pynvml.nvmlSystemGetDriverVersion),
-        ("cuda", pynvml.nvmlSystemGetCudaDriverVersion),
-    ):
-        try:
-            versions[key] = call()
-        except (pynvml.NVMLError, UnicodeDecodeError):
-            versions[key] = None
-    return versions
-
-
-def _initialize(root: str) -> None:
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise _init_error(error, root) from None
-
-
-def _init_error(error: Any, root: str) -> Exception:
-    if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return NotPresent("no NVIDIA driver library (libnvidia-ml.so.1)")
-    if error.value == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
-        return NotPresent("the NVIDIA kernel module is not loaded")
-    if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return DriverMismatch(_mismatch_message(root))
-    if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
-        return ReadFailed("no permission to open /dev/nvidia*: ask for access to the GPU devices")
-    return ReadFailed(
-        f"NVML does not work: {error}; inside a container this means that it lost its GPU "
-        "devices: restart the container"
-        if error.value == pynvml.NVML_ERROR_UNKNOWN
-        else f"NVML does not work: {error}"
-    )
-
-
-def _mismatch_message(root: str) -> str:
-    loaded = nvidia_kernel.module_version(root) or "version unknown"
-    library = _library_version() or "version unknown"
-    return (
-        f"the NVIDIA driver ({loaded}) and its library ({library}) do not match: "
-        "reload the driver or reboot; running jobs are not affected"
-    )
-
-
-def _library_version() -> str | None:
-    # The driver's version follows a first number for the CUDA release: 12.535.104.05.
-    try:
-        return _as_text(pynvml.nvmlSystemGetNVMLVersion()).split(".", 1)[1]
-    except (pynvml.NVMLError, IndexError):
-        return None
-
-
 class NvmlReader:
     """Reads through one NVML session, which is reopened when the driver was restarted."""
 
@@ -311,13 +260,13 @@ class NvmlReader:
             raw = self._session.read(traffic)
         except pynvml.NVMLError as error:
             self._close()
-            raise _init_error(error, root) from None
+            raise init_error(error, root) from None
         # After a restart of the driver the calls fail one by one, not the whole read.
         codes = {code for device in raw["devices"] for code in device["errors"].values()}
         if codes & {*REINITIALIZE_ERRORS, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH}:
             self._close()
         if pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH in codes:
-            raise DriverMismatch(_mismatch_message(root))
+            raise DriverMismatch(mismatch_message(root))
         return raw
 
     def _close(self) -> None:

@@ -11,26 +11,18 @@ from fleet_smi.model.range_check import (
     check_temperature,
 )
 from fleet_smi.model.safe_text import sanitize_text
-from fleet_smi.model.snapshot import Fault, Gpu, Host, Instance, Process, ProcessKind
+from fleet_smi.model.snapshot import Gpu, Host, Instance, Process, ProcessKind
 from fleet_smi.node.collector import SnapshotPart
+from fleet_smi.node.nvml_faults import (
+    ERROR_TEXTS,
+    FUNCTION_NOT_FOUND,
+    GPU_LOST,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    fault_from_codes,
+)
 
-# NVML's return codes as numbers: pynvml is loaded by the reader, never by this process.
-NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED = 3, 4, 13, 15, 16
 _UNREPORTED = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card lacks it: no reason is needed
-ERROR_TEXTS = {
-    1: "driver restarted",
-    4: "insufficient permissions",
-    6: "not found",
-    9: "driver not loaded",
-    10: "timeout",
-    11: "interrupt problem",
-    14: "corrupted infoROM",
-    15: "GPU is lost",
-    16: "GPU requires reset",
-    17: "blocked by the operating system",
-    28: "GPU not found",
-    999: "unknown error",
-}
 THROTTLE_REASONS = {
     0x001: "gpu_idle",
     0x002: "applications_clocks_setting",
@@ -45,15 +37,6 @@ THROTTLE_REASONS = {
 ON_OFF = {0: False, 1: True}
 PERFORMANCE_STATES = {number: f"P{number}" for number in range(16)} | {32: None}
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
-RECOVERY_ACTIONS = {
-    1: "nvidia-smi --gpu-reset, once nobody uses it",
-    2: "reboot the machine",
-    3: "stop the jobs that use peer-to-peer memory, then reset the GPU",
-    4: "let its jobs end, then nvidia-smi --gpu-reset",
-    5: "recover the IMEX domain",
-    6: "reset the bus of the GPU, or reboot",
-    7: "power-cycle the machine",
-}
 # Raw field of the binding -> fields of the model that are unknown when it failed.
 MODEL_FIELDS: dict[str, tuple[str, ...]] = {
     "memory": ("memory_used_bytes", "memory_total_bytes"),
@@ -131,7 +114,7 @@ def _cuda(number: int | None) -> str | None:
 
 def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     values, errors = device["values"], device["errors"]
-    fault = _fault(values, errors)
+    fault = fault_from_codes(values, errors)
     # A lost device fails every call with the same code: the fault states it once.
     unread = {} if {GPU_LOST, RESET_REQUIRED} & set(errors.values()) else _reasons(errors)
     used, total, _ = values.get("memory") or (None, None, None)
@@ -236,58 +219,6 @@ def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
     return values.get("addressing") == _ATS or bool(
         re.search(_INTEGRATED, values.get("name") or "", re.IGNORECASE)
     )
-
-
-def _fault(values: dict[str, Any], errors: dict[str, int]) -> Fault | None:
-    codes = set(errors.values())
-    if GPU_LOST in codes:
-        return Fault(
-            kind="lost",
-            detail="lost: fell off the bus",
-            remedy="reboot; if it returns, have the hardware looked at",
-        )
-    if RESET_REQUIRED in codes:
-        return Fault(kind="needs_reset", detail="GPU requires reset", remedy=RECOVERY_ACTIONS[1])
-    if "handle" in errors:
-        return _open_fault(errors["handle"])
-    return _pending_reset(values)
-
-
-def _open_fault(code: int) -> Fault:
-    message = ERROR_TEXTS.get(code, f"NVML error {code}")
-    if code == NO_PERMISSION:
-        return Fault(
-            kind="unreadable",
-            detail=f"the device could not be opened: {message}",
-            remedy="ask for access to /dev/nvidia*",
-        )
-    return Fault(
-        kind="lost",
-        detail=f"the device could not be opened: {message}",
-        remedy="look at the kernel log (dmesg) for Xid or RmInit; reboot",
-    )
-
-
-def _pending_reset(values: dict[str, Any]) -> Fault | None:
-    """The fault of a device that works but needs a reset."""
-    if remedy := RECOVERY_ACTIONS.get(values.get("recovery", 0)):
-        return Fault(kind="needs_reset", detail="the driver asks for recovery", remedy=remedy)
-    # Each is yes (1) or no (0); anything else means "not available".
-    _, _, pending, failed = values.get("remapped") or (0, 0, 0, 0)
-    if failed == 1:
-        return Fault(
-            kind="needs_reset",
-            detail="memory rows could not be remapped",
-            remedy="have the GPU replaced",
-        )
-    if pending == 1 or values.get("retired_pending") == 1:
-        cause = "remapped rows" if pending == 1 else "retired memory pages"
-        return Fault(
-            kind="needs_reset",
-            detail=f"{cause} wait for a reset of the GPU",
-            remedy=RECOVERY_ACTIONS[1],
-        )
-    return None
 
 
 def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
