@@ -14,9 +14,10 @@ from fleet_smi.client.hub import HubClient, Moment
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.local import LocalFleet
+from fleet_smi.model.candidates import Candidate, GpuRequest
 from fleet_smi.model.fleet import FleetView, JudgedGpu
 from fleet_smi.model.people import Person
-from fleet_smi.model.select import Candidate, GpuRequest, find_offer, require_offer
+from fleet_smi.model.select import find_offer, require_offer
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_size
 from fleet_smi.node.reader import Reader

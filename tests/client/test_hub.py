@@ -10,7 +10,7 @@ import pytest
 from fleet_smi import api
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import FleetError, Refused, Undecodable, Unmet, Unreachable, UsageError
-from fleet_smi.model.select import GpuRequest
+from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.units import GIB
 from tests.builders import gpu, process
 from tests.cli.program import assert_error_line, run_fleet_smi

@@ -17,7 +17,7 @@ from fleet_smi.client.hub import HubClient
 from fleet_smi.config import SETTINGS, Setting
 from fleet_smi.hub.sources import SOURCES
 from fleet_smi.model.fleet import STATES
-from fleet_smi.model.select import POLICIES
+from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.view_options import SORT_KEYS
 from fleet_smi.node.collectors import COLLECTORS

@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import asdict
 
 from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, State, Verdict
 from fleet_smi.model.policies import POLICIES
-from fleet_smi.model.select import GpuRequest, find_offer, require_offer
+from fleet_smi.model.select import find_offer, require_offer
 from fleet_smi.model.units import GIB, MIB
 from fleet_smi.model.views import summarize_nodes
 from tests.builders import NOON, gpu, instance, process

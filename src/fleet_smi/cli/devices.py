@@ -9,8 +9,8 @@ from fleet_smi.errors import Unmet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fleet_smi.model.candidates import Candidate
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.model.select import Candidate
 
 
 def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> list[str]:

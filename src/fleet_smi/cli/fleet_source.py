@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from fleet_smi.config import Settings
     from fleet_smi.fleet.delivery import Source
     from fleet_smi.hub.state_folder import RunningHub
+    from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.people import PeopleView
-    from fleet_smi.model.select import GpuRequest, Offer
+    from fleet_smi.model.select import Offer
     from fleet_smi.model.verdict.thresholds import Thresholds
 
 

@@ -11,12 +11,13 @@ from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_response
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
+from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
 from fleet_smi.model.history_responses import Occupancies, StorageStatus
 from fleet_smi.model.moment import to_remote_moment
 from fleet_smi.model.people import PeopleView
-from fleet_smi.model.select import GpuRequest, Offer
+from fleet_smi.model.select import Offer
 
 Moment = str | float | datetime
 """A moment as text ("-2h", "yesterday 03:12"), seconds since 1970, or a `datetime`."""

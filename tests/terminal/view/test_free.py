@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.select import GpuRequest, find_offer
+from fleet_smi.model.select import find_offer
 from fleet_smi.terminal.paint import Paint, display_width
 from fleet_smi.terminal.view import free
 from tests.golden import assert_matches_golden

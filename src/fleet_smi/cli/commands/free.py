@@ -11,8 +11,9 @@ from fleet_smi.errors import Unmet, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from fleet_smi.model.candidates import Candidate, GpuRequest
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.model.select import Candidate, GpuRequest, Offer
+    from fleet_smi.model.select import Offer
 
 HELP = "find free GPUs, best first; prints nothing and exits with 1 if there are not enough"
 EXAMPLES = """\
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--max-used {args.max_used:g}: must be 0 to 100 percent")
     # Selected before the imports below: its reader process loads the driver meanwhile.
     fleet = fleet_source.select_fleet(args)
-    from fleet_smi.model.select import GpuRequest
+    from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.model.units import parse_size
 
     request = GpuRequest(

@@ -54,8 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _available(args: argparse.Namespace) -> str:
     fleet = fleet_source.select_fleet(args)
+    from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.model.safe_text import natural_sort_key
-    from fleet_smi.model.select import GpuRequest, find_offer
+    from fleet_smi.model.select import find_offer
 
     # Count 0 is "all": the limit is applied below, in the order of names.
     request = GpuRequest(count=0, policy="memory", max_used_percent=args.max_used)

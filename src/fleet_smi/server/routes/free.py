@@ -6,7 +6,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from fleet_smi.model.select import GpuRequest, Offer, choose_offer, node_candidates
+from fleet_smi.model.candidates import GpuRequest, node_candidates
+from fleet_smi.model.select import Offer, choose_offer
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_size
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
+from fleet_smi.model.candidates import Candidate
 from fleet_smi.model.fleet import State
-from fleet_smi.model.select import Candidate, Offer, Rejection
+from fleet_smi.model.select import Offer, Rejection
 from fleet_smi.model.units import format_size
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, wrap
 from fleet_smi.terminal.view.formatting import (
