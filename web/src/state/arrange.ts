@@ -13,7 +13,7 @@ export interface Arrangement {
   readonly grouping: Grouping;
 }
 
-/** The numbers of the nodes under one heading; `null` if there is none. */
+/** A group of nodes, by their numbers in the stream; `name` is `null` for those without a heading. */
 export interface Group {
   readonly name: string | null;
   readonly numbers: readonly number[];

@@ -1,4 +1,4 @@
-// CSV (RFC 4180) of the table. Unknown values are empty, and no cell can be a formula.
+// The CSV encoder (RFC 4180), and the table as CSV. Unknown values are empty, and no cell can be a formula.
 
 import type { Gpu } from "./fleet";
 import { formatLabels } from "./tableSort";

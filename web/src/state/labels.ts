@@ -4,6 +4,7 @@ export type Labels = Record<string, string>;
 
 const KEY = /^[A-Za-z0-9_-]{1,128}$/;
 
+/** Labels as text to edit, which `parseLabels` reads. */
 export function labelsText(labels: Labels): string {
   return Object.entries(labels)
     .map(([key, value]) => `${key}=${value}`)

@@ -9,24 +9,24 @@ const HOUR = 3600;
 const DAY = 86_400;
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 const SECONDS: Record<Range, number> = { "1h": HOUR, "6h": 6 * HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY };
-/** The step of the slider and of playing. */
 const STEPS: Record<Range, number> = { "1h": 60, "6h": 300, "24h": 600, "7d": HOUR, "30d": 6 * HOUR };
-/** How much the ribbon above a range shows. */
 const CONTEXT: Record<Range, number> = { "1h": DAY, "6h": 2 * DAY, "24h": 7 * DAY, "7d": 30 * DAY, "30d": 90 * DAY };
 
-/** Parse a range; `usual` if it is none of `among`. */
-export function parseRange(text: string, usual: Range, among: readonly Range[] = RANGES): Range {
-  return among.find((each) => each === text) ?? usual;
+/** Parse a range; `fallback` if it is none of `among`. */
+export function parseRange(text: string, fallback: Range, among: readonly Range[] = RANGES): Range {
+  return among.find((each) => each === text) ?? fallback;
 }
 
 export function rangeSeconds(range: Range): number {
   return SECONDS[range];
 }
 
+/** The step of the slider and of playing, in seconds. */
 export function stepSeconds(range: Range): number {
   return STEPS[range];
 }
 
+/** How much the ribbon above a range shows, in seconds. */
 export function contextSeconds(range: Range): number {
   return CONTEXT[range];
 }

@@ -42,6 +42,7 @@ export function toggleSort(sort: TableSort, key: ColumnKey): TableSort {
   return { key, descending: sort.key === key ? !sort.descending : NUMERIC_COLUMNS.includes(key) };
 }
 
+/** Labels in one cell: "rack=a room=2". */
 export function formatLabels(labels: Record<string, string>): string {
   return Object.entries(labels)
     .map(([name, value]) => `${name}=${value}`)

@@ -1,4 +1,4 @@
-// How numbers, sizes, times and states are written. All texts of the page are English, and in this folder.
+// How numbers, sizes, times and states are written.
 
 import type { State } from "../feed/state";
 

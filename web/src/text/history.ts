@@ -108,7 +108,7 @@ export function blockLabel({ state, user, others }: Holding): string {
 }
 
 /** "GPU 0: priya and 1 more, busy, 94 %, 22:20 to 12:50". */
-export function blockAria(segment: Segment, gpus: string): string {
+export function blockAriaLabel(segment: Segment, gpus: string): string {
   const { state, user, others, busyPercent } = segment;
   const who = user ? `${userName(user)}${others > 0 ? ` and ${others} more` : ""}, ` : "";
   const busy = state === "busy" && busyPercent !== null ? `, ${Math.round(busyPercent)} %` : "";
@@ -133,7 +133,7 @@ export function gpuIndex({ uuid, index, parent }: GpuOfNode, gpus: readonly GpuO
 }
 
 /** The ribbon at a moment: "03:12 yesterday, 71 of 112 GPUs busy". */
-export function ribbonAria(at: number, now: number, moment: RibbonPoint | null): string {
+export function ribbonAriaLabel(at: number, now: number, moment: RibbonPoint | null): string {
   if (moment === null) return momentText(at, now);
   const all = Object.values(moment.gpus).reduce((sum, count) => sum + count, 0);
   return `${momentText(at, now)}, ${Math.round(moment.gpus.busy ?? 0)} of ${plural(Math.round(all), "GPU")} busy`;

@@ -66,7 +66,7 @@ export function readingText(value: Reading | undefined, unit: string): string {
 }
 
 /** The plot in one sentence. */
-export function plotAria(title: string, values: readonly Reading[], now: Reading, unit: string): string {
+export function plotAriaLabel(title: string, values: readonly Reading[], now: Reading, unit: string): string {
   const found = extent(values);
   if (!found) return `${title}: ${NO_DATA}`;
   return `${title}: now ${readingText(now, unit)}, between ${readingText(found.min, unit)} and ${readingText(found.max, unit)}`;

@@ -56,7 +56,7 @@ export function printHeader(host: string, now: number, filter: string): string {
 }
 
 /** The banner while the connection is lost. */
-export function lostText(ageSeconds: number | null): string {
+export function connectionLostText(ageSeconds: number | null): string {
   if (ageSeconds === null) return "Cannot reach the hub. Retrying.";
   return `Showing data from ${duration(ageSeconds)} ago. Retrying.`;
 }

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { ApiError } from "../../src/feed/client";
 import type { Strip, StripRun } from "../../src/feed/types";
 import { segmentsOf } from "../../src/state/timeline";
-import { blockAria, blockLabel, coverageText, formatEnergy, formatHours, formatHoursUnit, formatShare, gpuIndex, momentText, noHistoryText } from "../../src/text/history";
+import { blockAriaLabel, blockLabel, coverageText, formatEnergy, formatHours, formatHoursUnit, formatShare, gpuIndex, momentText, noHistoryText } from "../../src/text/history";
 
 const SPAN = { start: 0, end: 100 };
 const DAY = 86_400;
@@ -22,7 +22,7 @@ function strip(index: number, runs: StripRun[], fields: Partial<Strip["gpu"]> = 
 it("a block is labelled with its user", () => {
   const [busy, held] = segmentsOf([run(0, 40, { others: 2 }), run(40, 100, { state: "held", user: "(unseen)" })], SPAN);
   expect([busy, held].map((each) => each && blockLabel(each))).toEqual(["priya +2", "hidden idle"]);
-  expect(busy && blockAria(busy, "gpu01 GPU 0")).toMatch(/^gpu01 GPU 0: priya and 2 more, busy, 90 %, /);
+  expect(busy && blockAriaLabel(busy, "gpu01 GPU 0")).toMatch(/^gpu01 GPU 0: priya and 2 more, busy, 90 %, /);
 });
 
 it("a moment is written relative to today", () => {

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Reading } from "../../src/feed/state";
 import type { Figure, Host, JudgedGpu, NodeView, Series } from "../../src/feed/types";
 import { nodePlots } from "../../src/state/plots";
-import { plotAria, readingText } from "../../src/text/plot";
+import { plotAriaLabel, readingText } from "../../src/text/plot";
 
 const HOST: Host = { addresses: [], kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, load_5_minutes: null, load_15_minutes: null, memory_used_bytes: null, memory_total_bytes: null };
 const SPAN = { start: 1000, end: 1030 };
@@ -46,8 +46,8 @@ const SERIES: Series = {
 
 it("a plot without data says so", () => {
   const { cpu, memory } = nodePlots(node([], { host: { ...HOST, cpu_percent: 31 } }), SERIES, SPAN);
-  expect(plotAria("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 31 %, between 10 % and 30 %");
-  expect(plotAria("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: no data in this period");
+  expect(plotAriaLabel("CPU", cpu.figures, cpu.now, "%")).toBe("CPU: now 31 %, between 10 % and 30 %");
+  expect(plotAriaLabel("Host memory", memory.figures, memory.now, "%")).toBe("Host memory: no data in this period");
 });
 
 it("small values have one decimal, and unknown values are a dash", () => {

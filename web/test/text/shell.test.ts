@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { formatMemory, lostText } from "../../src/text/shell";
+import { formatMemory, connectionLostText } from "../../src/text/shell";
 
 test("a lost connection shows the age of the data", () => {
-  expect(lostText(12)).toContain("data from 12 s ago");
-  expect(lostText(null)).toContain("Cannot reach the hub");
+  expect(connectionLostText(12)).toContain("data from 12 s ago");
+  expect(connectionLostText(null)).toContain("Cannot reach the hub");
 });
 
 test("a memory total has a suitable unit", () => {
