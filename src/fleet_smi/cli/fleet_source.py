@@ -72,7 +72,7 @@ def _is_local(args: argparse.Namespace) -> bool:
 
 
 def select_fleet(args: argparse.Namespace, *, full: bool = False) -> FleetSource:
-    """Return the fleet that the flags and the settings select."""
+    """Return the fleet that flags and settings select; raise `UsageError` where they conflict."""
     if getattr(args, "at", None) is not None:
         return _past_fleet(args)
     if _is_local(args):
@@ -110,7 +110,10 @@ def add_hub_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def hub_client(args: argparse.Namespace) -> "HubClient":
-    """Return a client of the configured hub, else of the hub this user runs on this machine."""
+    """Return a client of the configured hub, else of the hub this user runs on this machine.
+
+    Raise `UsageError` if there is neither.
+    """
     return _client(_settings(args), own_if_unnamed=True)
 
 

@@ -1,4 +1,8 @@
-"""The settings as typed structs, one per section; secrets are read from their files on demand."""
+"""The settings as typed structs, one per section; secrets are read from their files on demand.
+
+A secret is the value of its own setting or, without one, the content of the file in `..._file`.
+The `read_...` methods raise `UsageError` where that file cannot be read.
+"""
 
 import os
 import stat
@@ -46,15 +50,15 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     spool: int
 
     def read_join_token(self) -> str | None:
-        """The join token, from its file if one is set."""
+        """The join token; `None` if none is set."""
         return self.join or _read_secret(self.join_file)
 
     def read_serve_token(self) -> str | None:
-        """The token that a hub must send, from its file if one is set."""
+        """The token that a hub must send; `None` if none is set."""
         return self.serve_token or _read_secret(self.serve_token_file)
 
     def read_get_status_password(self) -> str | None:
-        """The password of `POST /get-status`, from its file if one is set."""
+        """The password of `POST /get-status`; `None` if none is set."""
         return self.get_status_password or _read_secret(self.get_status_password_file, PASSWORD)
 
 
@@ -111,15 +115,15 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     currency: str | None
 
     def read_pull_token(self) -> str | None:
-        """The token that agents require, from its file if one is set."""
+        """The token that agents require; `None` if none is set."""
         return self.pull_token or _read_secret(self.pull_token_file)
 
     def read_node_info_password(self) -> str | None:
-        """The password that nodes of gpu-cluster-monitor require, from its file if one is set."""
+        """The password that nodes of gpu-cluster-monitor require; `None` if none is set."""
         return self.node_info_password or _read_secret(self.node_info_password_file)
 
     def read_get_status_password(self) -> str | None:
-        """The password of `POST /get-status`, from its file if one is set."""
+        """The password of `POST /get-status`; `None` if none is set."""
         return self.get_status_password or _read_secret(self.get_status_password_file, PASSWORD)
 
 
@@ -132,7 +136,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     fingerprint: str | None
 
     def read_token(self) -> str | None:
-        """The token for the hub, from its file if one is set."""
+        """The token for the hub; `None` if none is set."""
         return self.token or _read_secret(self.token_file)
 
 

@@ -51,7 +51,10 @@ def read_hosts_file(path: str) -> list[str]:
 
 
 def expand_hosts(names: Sequence[str], config_path: str | None = None) -> list[str]:
-    """The hosts without duplicates; a name with * or ? expands to its matches in ssh_config."""
+    """The hosts without duplicates; a name with * or ? expands to its matches in ssh_config.
+
+    Raise `UsageError` for an invalid name, or a pattern without a match.
+    """
     hosts: dict[str, None] = {}
     for name in names:
         expanded = _matching(name, config_path) if _is_pattern(name) else [name]

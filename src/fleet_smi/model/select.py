@@ -64,7 +64,10 @@ def choose_offer(
     request: GpuRequest,
     settings: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Offer:
-    """Return the offer from a `pool` of candidates that is sorted by node name and index."""
+    """Return the offer from a `pool` of candidates that is sorted by node name and index.
+
+    Raise `UsageError` if the request is invalid.
+    """
     _check(request)
     vendor = request.vendor or _usual_vendor(pool)
     checked = [(one, _rejection_reason(one, request, vendor, settings)) for one in pool]

@@ -84,7 +84,7 @@ class ReportBuffer:
         return self._start_batch(samples, None) if samples else []
 
     def acknowledge(self, durable_sequence: int | None) -> None:
-        """The hub received the batch; its run is durable up to `durable_sequence`."""
+        """Record that the hub received the batch, and has it on disk up to `durable_sequence`."""
         batch, self._unreachable, self._keep_every = self._finish_batch(), False, 1
         # Samples in the spool need not be held in memory as well.
         self._sent.append(batch if batch.segment is None else batch._replace(samples=[]))
@@ -109,7 +109,7 @@ class ReportBuffer:
         self._drop(self._finish_batch())
 
     def requeue(self) -> None:
-        """The hub is unreachable or was restarted: send again all that is not durable."""
+        """Queue again all that is not durable: the hub is unreachable or was restarted."""
         unacknowledged = [*self._sent, *([self._in_flight] if self._in_flight else [])]
         self._sent.clear()
         # Segments are deleted only when durable: reading from the first one again resends them.

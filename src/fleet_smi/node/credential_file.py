@@ -19,7 +19,7 @@ class CredentialFile:
         self.path = f"{folder}/{_NAME}"
 
     def get(self, hub: str) -> str | None:
-        """The token for that hub, if it was joined before."""
+        """The token for that hub, if it was joined; raise `UsageError` if the file is unsafe."""
         return self._read().get(hub)
 
     def store(self, hub: str, token: str) -> None:

@@ -43,7 +43,10 @@ class SelfSignedCertificate(NamedTuple):
 
 
 def ensure_self_signed(folder: Path, names: Sequence[str]) -> SelfSignedCertificate:
-    """The certificate of the hub, created for these names and addresses if there is none."""
+    """The certificate of the hub, created for these names and addresses if there is none.
+
+    Raise `StateError` if it cannot be read or written.
+    """
     path = folder / CERTIFICATE_FILE
     if not path.exists():
         write_private_file(path, _create(names))
@@ -60,7 +63,10 @@ def ensure_self_signed(folder: Path, names: Sequence[str]) -> SelfSignedCertific
 
 
 def read_fingerprint(folder: Path) -> str | None:
-    """The fingerprint of the certificate in a state folder, `None` if there is none."""
+    """The fingerprint of the certificate in a state folder, `None` if there is none.
+
+    Raise `StateError` if it cannot be read.
+    """
     path = folder / CERTIFICATE_FILE
     if not path.exists():
         return None

@@ -75,7 +75,10 @@ def _user(process: Process) -> str:
 
 
 def decode_load_data(body: bytes, taken_at: float) -> tuple[Snapshot, ...]:
-    """Decode the machines of a file; a bad row does not hide the others."""
+    """Decode the machines of a file; a bad row does not hide the others.
+
+    Raise `Undecodable` if it is not a load_data.csv.
+    """
     nodes: dict[str, list[Gpu]] = {}
     lost: dict[str, int] = {}
     for row in _rows(body):

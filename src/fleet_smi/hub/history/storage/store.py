@@ -99,7 +99,7 @@ class HistoryStore:
 
     @contextmanager
     def write_transaction(self) -> Iterator[Connection]:
-        """An atomic change; prepares the store where needed."""
+        """An atomic change; prepares the store where needed; raise `StateError` if that fails."""
         self.prepare()
         with self._transaction(writes=True) as connection:
             yield connection
