@@ -6,16 +6,9 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import NotPresent
-from fleet_smi.model.snapshot import Gpu
 from fleet_smi.node.bindings import amdgpu
-from fleet_smi.node.collectors.amd import AmdCollector
+from tests.node.collectors.amd_files import KFD, read_gpus
 from tests.node.file_trees import Content, capture_paths, drm_card, link_capture, write_tree
-
-KFD = "sys/class/kfd/kfd"
-
-
-def gpus(root: str) -> tuple[Gpu, ...]:
-    return AmdCollector().parse(amdgpu.read(root)).gpus
 
 
 def text(path: Path) -> str | None:
@@ -34,7 +27,7 @@ def test_captured_machines_read_as_their_files_say(tmp_path: Path, capture: Path
         with pytest.raises(NotPresent):
             amdgpu.read(root)
         return
-    (gpu,) = gpus(root)
+    (gpu,) = read_gpus(root)
     (device,) = capture.glob("card*/device")
     (hwmon,) = (device / "hwmon").iterdir()
     apu = capture.name in ("phoenix", "strixpoint")
@@ -80,7 +73,7 @@ def test_captured_topologies_find_their_cards(tmp_path: Path, capture: Path) -> 
         domain = int(first.get("domain", place))
         number = int(first["drm_render_minor"]) - 127
         tree |= drm_card("amdgpu", number=number, pci=f"{domain:04x}:{bus:02x}:00.0")
-    found = gpus(write_tree(tmp_path, tree))
+    found = read_gpus(write_tree(tmp_path, tree))
     assert {gpu.uuid for gpu in found} == {f"GPU-{int(u):016x}" for u in unique_ids}
 
 
@@ -88,7 +81,7 @@ def test_captured_topologies_find_their_cards(tmp_path: Path, capture: Path) -> 
 def test_the_captured_archive_reads_as_its_files_say(tmp_path: Path, archive: Path) -> None:
     entry = re.compile(r"^Path: fixtures/(\S+)\nLines: (\d+)\n((?:(?!Mode: ).*\n)*)", re.MULTILINE)
     tree: dict[str, Content] = {m[1]: m[3] for m in entry.finditer(archive.read_text())}
-    (gpu,) = gpus(write_tree(tmp_path, tree))
+    (gpu,) = read_gpus(write_tree(tmp_path, tree))
     assert (gpu.uuid, gpu.name) == ("GPU-0123456789abcdef", "AMD Radeon RX Vega 56/64")
     assert (gpu.busy_percent, gpu.memory_used_bytes) == (4, 1490378752)
     assert (gpu.pcie_generation, gpu.pcie_width, gpu.sm_clock_mhz) == (3, 16, 852)

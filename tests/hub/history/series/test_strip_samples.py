@@ -23,10 +23,10 @@ from fleet_smi.hub.history.series.strip_samples import (
 )
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.store import HistoryStore
-from fleet_smi.hub.history.storage.writer import HistoryWriter
 from fleet_smi.model.heat_strip import LookSamples
 from fleet_smi.model.history import Period, StripRun
-from tests.hub.history.batches import DAY, HOUR, KEEP_ALL, gpu, holder, node, period, place
+from tests.hub.history.batches import DAY, HOUR, gpu, holder, node, period, place
+from tests.hub.history.written_history import queries_over
 
 ALICE = holder("alice")
 EDGES = st.lists(st.integers(0, 400_000), min_size=2, max_size=12, unique=True).map(sorted)
@@ -69,12 +69,10 @@ def test_a_load_is_stored_to_the_percent_and_unknown_is_not_zero() -> None:
 
 
 def stored(store: HistoryStore, *periods: Period) -> HistoryQueries:
-    writer = HistoryWriter(store, KEEP_ALL)
-    writer.put(WriteBatch(nodes=[node(1)], gpus=[gpu(1)]))
-    for one in periods:
-        writer.put(WriteBatch(periods=[(place(), one)]))
-    writer.close()
-    return HistoryQueries(store)
+    described = WriteBatch(nodes=[node(1)], gpus=[gpu(1)])
+    return queries_over(
+        store, described, *[WriteBatch(periods=[(place(), one)]) for one in periods]
+    )
 
 
 def drawn(
