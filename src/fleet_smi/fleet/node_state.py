@@ -152,7 +152,7 @@ class NodeState:
         """Recompute the sort key after the name changed."""
         self.sort_key = natural_sort_key(self.name), self.node_id
 
-    def _judge(self, snapshot: Snapshot, settings: Thresholds) -> tuple[StateTransition, ...]:
+    def _judge(self, snapshot: Snapshot, thresholds: Thresholds) -> tuple[StateTransition, ...]:
         """Judge every GPU and instance of the latest snapshot by its window."""
         timing = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
         previous, standings = self.standings, dict[str, Standing]()
@@ -161,11 +161,11 @@ class NodeState:
             verdicts: tuple[Verdict, ...] = ()
             for instance in gpu.instances:
                 before = previous.get(instance.uuid)
-                after = apply_sample(before, instance, gpu, timing, settings)
+                after = apply_sample(before, instance, gpu, timing, thresholds)
                 standings[instance.uuid] = after
                 verdicts += (after.verdict,)
             before = previous.get(gpu.uuid)
-            standings[gpu.uuid] = apply_sample(before, gpu, gpu, timing, settings, verdicts)
+            standings[gpu.uuid] = apply_sample(before, gpu, gpu, timing, thresholds, verdicts)
         self.standings = standings
         transitions, self.occupancy_changed = _changes(previous, standings)
         return transitions
@@ -176,9 +176,9 @@ class NodeState:
         timeout = silence_timeout(interval, thresholds)
         return inf if timeout is None else self.at + timeout
 
-    def _verdicts(self, now: float, settings: Thresholds) -> dict[str, Verdict]:
+    def _verdicts(self, now: float, thresholds: Thresholds) -> dict[str, Verdict]:
         """Return the verdict on each GPU and instance, by UUID, as of `now`."""
-        since = self.silent_at(settings)
+        since = self.silent_at(thresholds)
         if now <= since:
             return {uuid: standing.verdict for uuid, standing in self.standings.items()}
         devices: list[Gpu | Instance] = [*self.gpus]
@@ -196,7 +196,7 @@ class NodeState:
         node = self._without_gpus(now, thresholds)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
 
-    def _without_gpus(self, now: float, settings: Thresholds) -> NodeView:
+    def _without_gpus(self, now: float, thresholds: Thresholds) -> NodeView:
         via, snapshot = None if self.via is None else self.via.source, self.snapshot
         if snapshot is None:
             return NodeView(
@@ -215,7 +215,7 @@ class NodeState:
             name=self.name,
             taken_at=snapshot.taken_at,
             age_seconds=max(0.0, now - self.at),
-            silent=now > self.silent_at(settings),
+            silent=now > self.silent_at(thresholds),
             via=via,
             trouble=self.failure_message,
             clock_skew_seconds=skew if abs(skew) > _SKEW_WARNING_SECONDS else None,

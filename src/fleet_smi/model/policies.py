@@ -14,7 +14,7 @@ Policy = Callable[[JudgedDevice, float, Thresholds], bool]
 
 
 def is_offered(
-    judged: JudgedDevice, policy: str, max_used_percent: float, settings: Thresholds
+    judged: JudgedDevice, policy: str, max_used_percent: float, thresholds: Thresholds
 ) -> bool:
     """Return whether this policy, a key of `POLICIES`, offers the device.
 
@@ -22,26 +22,26 @@ def is_offered(
     """
     if judged.verdict.state in _NEVER:
         return False
-    return POLICIES[policy](judged, max_used_percent, settings)
+    return POLICIES[policy](judged, max_used_percent, thresholds)
 
 
-def _free(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
+def _free(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) -> bool:
     return judged.verdict.state == "free"
 
 
-def _no_process(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
+def _no_process(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) -> bool:
     processes = judged.processes
     return processes is not None and all(process.kind == "graphics" for process in processes)
 
 
-def _memory(judged: JudgedDevice, max_used_percent: float, _settings: Thresholds) -> bool:
+def _memory(judged: JudgedDevice, max_used_percent: float, _thresholds: Thresholds) -> bool:
     used, total = used_memory(judged), total_memory(judged)
     if used is None or total is None:
         return False
     return used * 100 <= max_used_percent * total
 
 
-def _load(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
+def _load(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) -> bool:
     if isinstance(judged, JudgedInstance) or judged.processes is None or judged.processes:
         return False
     # Fixed limits, as documented: the thresholds of verdicts do not apply to this policy.
@@ -49,11 +49,13 @@ def _load(judged: JudgedDevice, _percent: float, _settings: Thresholds) -> bool:
     return load is not None and load < 5 and memory is not None and memory <= 2
 
 
-def _context(judged: JudgedDevice, _percent: float, settings: Thresholds) -> bool:
+def _context(judged: JudgedDevice, _percent: float, thresholds: Thresholds) -> bool:
     if judged.verdict.state == "free":
         return True
     shared = isinstance(judged, JudgedGpu) and judged.memory_shared
-    return judged.verdict.state == "held" and memory_level(judged, settings, shared=shared) == "low"
+    return (
+        judged.verdict.state == "held" and memory_level(judged, thresholds, shared=shared) == "low"
+    )
 
 
 POLICIES: dict[str, Policy] = {

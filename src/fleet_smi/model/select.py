@@ -51,18 +51,18 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 def find_offer(
-    view: FleetView, request: GpuRequest, settings: Thresholds = DEFAULT_THRESHOLDS
+    view: FleetView, request: GpuRequest, thresholds: Thresholds = DEFAULT_THRESHOLDS
 ) -> Offer:
     """Return what meets a request; where that is not enough, all of it and `unmet`."""
     pool = (one for node in view.nodes for one in node_candidates(node, request))
-    return choose_offer(view, sorted(pool, key=_place), request, settings)
+    return choose_offer(view, sorted(pool, key=_place), request, thresholds)
 
 
 def choose_offer(
     view: FleetView,
     pool: Sequence[Candidate],
     request: GpuRequest,
-    settings: Thresholds = DEFAULT_THRESHOLDS,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> Offer:
     """Return the offer from a `pool` of candidates that is sorted by node name and index.
 
@@ -70,7 +70,7 @@ def choose_offer(
     """
     _check(request)
     vendor = request.vendor or _usual_vendor(pool)
-    checked = [(one, _rejection_reason(one, request, vendor, settings)) for one in pool]
+    checked = [(one, _rejection_reason(one, request, vendor, thresholds)) for one in pool]
     # Stable: equal candidates stay in the order of the pool.
     fitting = sorted((one for one, reason in checked if reason is None), key=_preference)
     chosen = _one_kind(fitting, request.count)
@@ -97,10 +97,10 @@ def _with_node_labels(offered: Iterable[Candidate], view: FleetView) -> Iterator
 
 
 def require_offer(
-    view: FleetView, request: GpuRequest, settings: Thresholds = DEFAULT_THRESHOLDS
+    view: FleetView, request: GpuRequest, thresholds: Thresholds = DEFAULT_THRESHOLDS
 ) -> Offer:
     """Return what meets the request; raise `Unmet` where that is not enough."""
-    offer = find_offer(view, request, settings)
+    offer = find_offer(view, request, thresholds)
     if offer.unmet is not None:
         raise Unmet(offer.unmet)
     return offer
@@ -120,12 +120,12 @@ def _usual_vendor(pool: Iterable[Candidate]) -> Vendor | None:
 
 
 def _rejection_reason(
-    one: Candidate, request: GpuRequest, vendor: Vendor | None, settings: Thresholds
+    one: Candidate, request: GpuRequest, vendor: Vendor | None, thresholds: Thresholds
 ) -> str | None:
     """Return why a candidate is not offered; `None` when it is."""
     if one.vendor != vendor:
         return f"of another vendor: request it with --vendor {one.vendor}"
-    if not is_offered(one.judged, request.policy, request.max_used_percent, settings):
+    if not is_offered(one.judged, request.policy, request.max_used_percent, thresholds):
         return _state_and_reason(one)
     if not request.min_free_bytes:
         return None

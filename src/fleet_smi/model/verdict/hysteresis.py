@@ -44,7 +44,7 @@ def apply_sample(
     subject: Gpu | Instance,
     gpu: Gpu,
     timing: SampleTiming,
-    settings: Thresholds,
+    thresholds: Thresholds,
     instance_verdicts: tuple[Verdict, ...] = (),
 ) -> Standing:
     """Add one more sample to the window, judge it, and return the standing after it.
@@ -57,9 +57,9 @@ def apply_sample(
     else:
         group = summarize_processes(subject.processes, standing.group)
         before, previous = standing.window, standing.verdict
-    window = add_sample(before, subject, at, settings, gpu, interval, skew, group)
-    inputs = VerdictInput(subject, gpu, window, at, settings, group, instance_verdicts)
-    return apply_hysteresis(standing, window, decide(inputs, previous), group, settings)
+    window = add_sample(before, subject, at, thresholds, gpu, interval, skew, group)
+    inputs = VerdictInput(subject, gpu, window, at, thresholds, group, instance_verdicts)
+    return apply_hysteresis(standing, window, decide(inputs, previous), group, thresholds)
 
 
 def apply_hysteresis(
@@ -67,7 +67,7 @@ def apply_hysteresis(
     window: Window,
     verdict: Verdict,
     group: ProcessGroup,
-    settings: Thresholds,
+    thresholds: Thresholds,
 ) -> Standing:
     """Replace the current verdict, or keep it until the new state has lasted.
 
@@ -83,7 +83,7 @@ def apply_hysteresis(
     candidate_from = standing.candidate_from if same_candidate else window.last_at
     # Counted over all candidates: two alternating states must not keep a third one in force.
     disagreed = standing.disagreed + 1
-    if disagreed >= settings.settle_samples:
+    if disagreed >= thresholds.settle_samples:
         # The state began with its first sample, not with the one that settled it.
         return Standing(window, replace(verdict, since=candidate_from), group)
     return Standing(window, standing.verdict, group, disagreed, verdict.state, candidate_from)

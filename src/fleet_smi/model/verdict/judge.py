@@ -43,7 +43,7 @@ def judge(
     gpu: Gpu,
     window: Window,
     now: float,
-    settings: Thresholds = DEFAULT_THRESHOLDS,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
     *,
     instance_verdicts: Sequence[Verdict] | None = None,
     lease: Lease | None = None,
@@ -59,9 +59,9 @@ def judge(
     verdicts: tuple[Verdict, ...] = ()
     if gpu.instances:
         given = instance_verdicts is not None and len(instance_verdicts) == len(gpu.instances)
-        verdicts = tuple(instance_verdicts or ()) if given else _judge_each(gpu, now, settings)
+        verdicts = tuple(instance_verdicts or ()) if given else _judge_each(gpu, now, thresholds)
     group = summarize_processes(gpu.processes)
-    inputs = VerdictInput(gpu, gpu, window, now, settings, group, verdicts)
+    inputs = VerdictInput(gpu, gpu, window, now, thresholds, group, verdicts)
     return _judge(inputs, previous, lease, silent_seconds)
 
 
@@ -70,7 +70,7 @@ def judge_instance(
     gpu: Gpu,
     window: Window,
     now: float,
-    settings: Thresholds = DEFAULT_THRESHOLDS,
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
     *,
     lease: Lease | None = None,
     silent_seconds: float | None = None,
@@ -78,7 +78,7 @@ def judge_instance(
 ) -> Verdict:
     """Judge one MIG instance of `gpu`; a fault of the GPU is a fault of each of its instances."""
     group = summarize_processes(instance.processes)
-    inputs = VerdictInput(instance, gpu, window, now, settings, group)
+    inputs = VerdictInput(instance, gpu, window, now, thresholds, group)
     return _judge(inputs, previous, lease, silent_seconds)
 
 
@@ -118,12 +118,12 @@ def apply_lease(verdict: Verdict, lease: Lease, now: float) -> Verdict:
     return Verdict(state="leased", reason=reason, since=since)
 
 
-def silence_timeout(interval_seconds: float | None, settings: Thresholds) -> float | None:
+def silence_timeout(interval_seconds: float | None, thresholds: Thresholds) -> float | None:
     """Return the seconds without a report after which a node is silent; `None`: it never is."""
     # Not `<= 0`: NaN is no interval either.
     if interval_seconds is None or not interval_seconds > 0:
         return None
-    return interval_seconds * settings.silent_after_intervals
+    return interval_seconds * thresholds.silent_after_intervals
 
 
 def _judge(
@@ -138,10 +138,10 @@ def _judge(
     return verdict if lease is None else apply_lease(verdict, lease, inputs.now)
 
 
-def _judge_each(gpu: Gpu, now: float, settings: Thresholds) -> tuple[Verdict, ...]:
+def _judge_each(gpu: Gpu, now: float, thresholds: Thresholds) -> tuple[Verdict, ...]:
     """Judge its instances where only this one sample is known."""
     verdicts = []
     for instance in gpu.instances:
-        window = add_sample(None, instance, now, settings, parent=gpu)
-        verdicts.append(judge_instance(instance, gpu, window, now, settings))
+        window = add_sample(None, instance, now, thresholds, parent=gpu)
+        verdicts.append(judge_instance(instance, gpu, window, now, thresholds))
     return tuple(verdicts)

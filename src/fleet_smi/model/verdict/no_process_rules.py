@@ -34,7 +34,7 @@ def unreadable_list_with_memory_in_use(inputs: VerdictInput) -> RuleResult | Non
     if inputs.window.level != "high":
         return None
     idle, size = inputs.window.idle_seconds, reasons.format_used_memory(inputs.subject)
-    if idle is not None and idle >= inputs.settings.idle_window_seconds:
+    if idle is not None and idle >= inputs.thresholds.idle_window_seconds:
         reason = f"processes not readable; idle for {format_duration(idle)}, {size} kept"
         return RuleResult("held", reason, idle)
     reason = f"in use, {size}; processes not readable"
@@ -70,6 +70,6 @@ def _why_free(inputs: VerdictInput) -> str:
         return "memory shared with the host; nobody on it"
     window = inputs.window
     # The first read of an idle GPU is known to show up to 100 %: more samples will correct it.
-    if window.samples == 1 and (window.median or 0.0) >= inputs.settings.display_percent:
+    if window.samples == 1 and (window.median or 0.0) >= inputs.thresholds.display_percent:
         return reasons.mark_single_sample("nobody on it", 1)
     return "nobody on it"

@@ -20,7 +20,7 @@ def notes_for(inputs: VerdictInput) -> tuple[Note, ...]:
 
 def _unaccounted(inputs: VerdictInput, held: int) -> tuple[Note, ...]:
     """Note memory that no process accounts for, beyond what contexts take unaccounted."""
-    used, ceiling = used_memory(inputs.subject), inputs.settings.memory_ceiling
+    used, ceiling = used_memory(inputs.subject), inputs.thresholds.memory_ceiling
     if used is None or inputs.gpu.memory_shared:
         return ()
     if used - held <= ceiling(total_memory(inputs.subject)):
@@ -31,6 +31,6 @@ def _unaccounted(inputs: VerdictInput, held: int) -> tuple[Note, ...]:
 
 def _stalled(inputs: VerdictInput) -> tuple[Note, ...]:
     stalled = inputs.window.stalled_seconds
-    if stalled is None or stalled < inputs.settings.idle_window_seconds:
+    if stalled is None or stalled < inputs.thresholds.idle_window_seconds:
         return ()
     return (Note("stalled", "100 % busy at idle power: probably stalled"),)

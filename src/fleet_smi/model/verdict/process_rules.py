@@ -51,7 +51,7 @@ def idle(inputs: VerdictInput) -> RuleResult | None:
     idle_seconds = inputs.window.idle_seconds
     if not inputs.measured or idle_seconds is None:
         return None
-    name, held_after = inputs.group.name, inputs.settings.idle_window_seconds
+    name, held_after = inputs.group.name, inputs.thresholds.idle_window_seconds
     idle_for = format_duration(idle_seconds)
     if idle_seconds >= held_after:
         return RuleResult(
@@ -70,7 +70,7 @@ def idle(inputs: VerdictInput) -> RuleResult | None:
 def utilisation_not_measurable(inputs: VerdictInput) -> RuleResult:
     """`held` by idle power over the window where utilisation is not measured, else `busy`."""
     low = inputs.window.low_power_seconds
-    if low is not None and low >= inputs.settings.idle_window_seconds:
+    if low is not None and low >= inputs.thresholds.idle_window_seconds:
         idle_for = f"judged by power: idle for {format_duration(low)}"
         return RuleResult("held", f"{inputs.group.name}, {idle_for}{_memory_suffix(inputs)}", low)
     reason = f"utilisation not measurable; {_holding(inputs)}"
@@ -84,7 +84,7 @@ def utilisation_not_measurable(inputs: VerdictInput) -> RuleResult:
 def _just_started(inputs: VerdictInput) -> bool:
     """Whether the youngest process came within the window and has not worked yet."""
     joined_at, worked_at = inputs.window.joined_at, inputs.window.worked_at
-    if joined_at is None or inputs.now - joined_at >= inputs.settings.idle_window_seconds:
+    if joined_at is None or inputs.now - joined_at >= inputs.thresholds.idle_window_seconds:
         return False
     return worked_at is None or worked_at < joined_at
 

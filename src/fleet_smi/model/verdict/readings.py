@@ -27,7 +27,7 @@ def is_over(value: float, threshold: float, was_over: bool, release_fraction: fl
     return value >= (release_fraction * threshold if was_over else threshold)
 
 
-def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
+def utilisation(gpu: Gpu | Instance, thresholds: Thresholds) -> float | None:
     """Return the utilisation in percent: of the cores or, where that is more, the video engines."""
     busy, video = gpu.busy_percent, 0.0
     if busy is not None and not 0 <= busy <= 100:
@@ -36,7 +36,7 @@ def utilisation(gpu: Gpu | Instance, settings: Thresholds) -> float | None:
         video = video_percent(gpu)
     if busy is None:
         # Idle video engines say nothing about the cores.
-        return video if video >= settings.idle_percent else None
+        return video if video >= thresholds.idle_percent else None
     return video if video > busy else busy
 
 
@@ -85,7 +85,7 @@ def total_process_memory(processes: Iterable[Process]) -> int | None:
 
 
 def memory_level(
-    gpu: Gpu | Instance, settings: Thresholds, *, shared: bool = False, was_high: bool = False
+    gpu: Gpu | Instance, thresholds: Thresholds, *, shared: bool = False, was_high: bool = False
 ) -> MemoryLevel:
     """Return how the memory in use compares with the ceiling of a free GPU.
 
@@ -97,7 +97,7 @@ def memory_level(
         total, used = None, _held_by_processes(gpu)
     if used is None or not 0 <= used <= (total or _MAX_BYTES):
         return "unknown"
-    ceiling = settings.memory_ceiling(total)
+    ceiling = thresholds.memory_ceiling(total)
     return "high" if is_over(used, ceiling, was_high, _MEMORY_RELEASE) else "low"
 
 

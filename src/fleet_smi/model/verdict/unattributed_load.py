@@ -41,21 +41,21 @@ def check_thresholds(
     group: ProcessGroup,
     recent: tuple[float, ...],
     power_share: float | None,
-    settings: Thresholds,
+    thresholds: Thresholds,
 ) -> tuple[MemoryLevel, OverThreshold]:
     """Return how much memory is used and what is over its threshold, given what was before."""
-    level = memory_level(gpu, settings, shared=card.memory_shared, was_high=previous.memory)
+    level = memory_level(gpu, thresholds, shared=card.memory_shared, was_high=previous.memory)
     memory = previous.memory if level == "unknown" else level == "high"
     load = power = low_power = False
     if power_share is not None:
-        idle_share = settings.idle_power_fraction
+        idle_share = thresholds.idle_power_fraction
         low_power = power_share < idle_share
         # The power of a whole card says nothing about one of its instances.
         power = gpu is card and is_over(power_share, idle_share, previous.power, _POWER_RELEASE)
     # Where no sample comes near the lowest threshold, the median cannot.
-    if recent and max(recent) >= _LOAD_RELEASE * settings.idle_percent:
+    if recent and max(recent) >= _LOAD_RELEASE * thresholds.idle_percent:
         doubtful = level != "high" and low_power
-        load = _is_loaded(previous, gpu, group, recent, settings, doubtful=doubtful)
+        load = _is_loaded(previous, gpu, group, recent, thresholds, doubtful=doubtful)
     over = memory, load, power
     return level, previous if over == previous else OverThreshold(*over)
 
@@ -65,7 +65,7 @@ def _is_loaded(
     gpu: Gpu | Instance,
     group: ProcessGroup,
     recent: tuple[float, ...],
-    settings: Thresholds,
+    thresholds: Thresholds,
     *,
     doubtful: bool,
 ) -> bool:
@@ -74,12 +74,12 @@ def _is_loaded(
     A few samples on an empty GPU are `doubtful` at idle power: a first read is known to show
     100 % where nothing runs.
     """
-    video = video_percent(gpu) >= settings.idle_percent
+    video = video_percent(gpu) >= thresholds.idle_percent
     if doubtful and len(recent) < _TRUSTED_SAMPLES and group.unoccupied and not video:
         return False
     # Where the utilisation of the cores is unknown, busy video engines are all the evidence.
     only_video = video and valid_percent(gpu.busy_percent) is None
-    threshold = settings.idle_percent if only_video else settings.display_percent
+    threshold = thresholds.idle_percent if only_video else thresholds.display_percent
     return is_over(median_load(recent) or 0.0, threshold, previous.load, _LOAD_RELEASE)
 
 

@@ -28,7 +28,7 @@ class VerdictInput(Struct, frozen=True, gc=False):
     gpu: Gpu
     window: Window
     now: float
-    settings: Thresholds
+    thresholds: Thresholds
     group: ProcessGroup
     instance_verdicts: tuple[Verdict, ...] = ()
 
@@ -41,7 +41,7 @@ class VerdictInput(Struct, frozen=True, gc=False):
     def worked_lately(self) -> bool:
         """Whether it worked within the idle window."""
         worked_at = self.window.worked_at
-        return worked_at is not None and self.now - worked_at < self.settings.idle_window_seconds
+        return worked_at is not None and self.now - worked_at < self.thresholds.idle_window_seconds
 
     @property
     def has_unattributed_load(self) -> bool:

@@ -91,7 +91,7 @@ def add_sample(
     window: Window | None,
     gpu: Gpu | Instance,
     at: float,
-    settings: Thresholds,
+    thresholds: Thresholds,
     parent: Gpu | None = None,
     interval_seconds: float | None = None,
     skew: float = 0.0,
@@ -105,7 +105,7 @@ def add_sample(
     if card is None:
         raise TypeError("an instance needs the GPU that it is part of as its parent")
     group = group or summarize_processes(gpu.processes)
-    pids, max_gap = group.pids, settings.hole_seconds
+    pids, max_gap = group.pids, thresholds.hole_seconds
     if interval_seconds is not None and interval_seconds * _GAP_INTERVALS > max_gap:
         max_gap = interval_seconds * _GAP_INTERVALS
     if window is None:
@@ -121,11 +121,11 @@ def add_sample(
     # would have negative lengths: both restart the window.
     continued = window is not None and 0 <= at - window.last_at <= max_gap
     before = window if window is not None and continued else _restarted(window, at)
-    load = utilisation(gpu, settings)
+    load = utilisation(gpu, thresholds)
     if load is None:
         runs = _unmeasured(before, at, max_gap, pids_changed)
     else:
-        runs = _measured(before, load, at, settings)
+        runs = _measured(before, load, at, thresholds)
     share = power_share(card) if isinstance(gpu, Gpu) else instance_power_share(card, gpu)
     if pids_changed and group.empty:
         # The last work was done by processes that have ended.
@@ -135,9 +135,9 @@ def add_sample(
     if not group.computes:
         recent = _recent(before, load, runs[1], group, pids_changed)
         was_over = NONE_OVER_THRESHOLD if pids_changed else before.over
-        evidence = recent, *check_thresholds(was_over, gpu, card, group, recent, share, settings)
+        evidence = recent, *check_thresholds(was_over, gpu, card, group, recent, share, thresholds)
     low_from = None
-    if share is not None and share < settings.idle_power_fraction:
+    if share is not None and share < thresholds.idle_power_fraction:
         low_from = at if before.low_power_from is None else before.low_power_from
     hardware = _hardware_state(card)
     changed = window is None or pids_changed or hardware != window.hardware
@@ -175,8 +175,8 @@ def _restarted(window: Window | None, at: float) -> Window:
     return Window(at, 0, worked_at=None if window is None else window.worked_at)
 
 
-def _measured(before: Window, load: float, at: float, settings: Thresholds) -> _Runs:
-    if load < settings.idle_percent:
+def _measured(before: Window, load: float, at: float, thresholds: Thresholds) -> _Runs:
+    if load < thresholds.idle_percent:
         idle_from = before.idle_from
         return load, at, at if idle_from is None else idle_from, before.worked_at, None
     full_from = None
