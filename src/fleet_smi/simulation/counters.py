@@ -15,8 +15,9 @@ _BUCKETS = 340  # the last one counts five minutes and more
 class LoadCounters(Struct, kw_only=True):
     """Report counts and acknowledgement latencies.
 
-    `late` counts reports skipped because the previous one was still unacknowledged, `failed`
-    those the hub rejected permanently. The buckets of `latency_histogram` grow by 5 % each.
+    `late` counts reports skipped because the previous one was still unacknowledged, or for lack
+    of a connection; `failed` those the hub rejected permanently, or had not acknowledged at the
+    end. A retry does not count as `sent`. The buckets of `latency_histogram` grow by 5 % each.
     """
 
     sent: int = 0
