@@ -8,6 +8,8 @@ PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	&& { command -v $$python; break; }; done)
 endif
 BIN := .venv/bin
+# Tests start hundreds of interpreters: each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 # Programs that tests run, and the Debian packages that have them.

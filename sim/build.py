@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LIBRARY_SOURCES = ("scenario.c", "driver.c", "nvml_system.c", "nvml_device.c", "nvml_process.c")
 TOOL_SOURCES = ("nvidia_smi.c", "smi_fields.c", "smi_csv.c", "smi_table.c", "smi_xml.c")
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror")
+FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror")
 
 # Every macro that defines an API function starts with its driver branch and its name.
 FUNCTION = re.compile(r"^[A-Z0-9_]+\((\d+), (nvml\w+)[,)]", re.MULTILINE)
@@ -57,8 +57,16 @@ def is_current(outputs: list[Path]) -> bool:
     return all(output.exists() and output.stat().st_mtime_ns > newest for output in outputs)
 
 
-def build(outdir: Path, branch: int | None = None, without: tuple[str, ...] = ()) -> None:
-    """Compile the library and `nvidia-smi` into `outdir`, unless they are up to date."""
+def build(
+    outdir: Path,
+    branch: int | None = None,
+    without: tuple[str, ...] = (),
+    objects: Path | None = None,
+) -> None:
+    """Build the library and `nvidia-smi` in `outdir`, unless they are up to date.
+
+    `objects` is the folder of the compiled sources: builds of several branches can share it.
+    """
     outdir.mkdir(parents=True, exist_ok=True)
     library, tool, exports = (
         outdir / name for name in ("libnvidia-ml.so.1", "nvidia-smi", "exports.map")
@@ -66,15 +74,27 @@ def build(outdir: Path, branch: int | None = None, without: tuple[str, ...] = ()
     script = version_script(exported_functions(branch, without))
     if is_current([library, tool, exports]) and exports.read_text() == script:
         return
-    compiler = find_compiler()
     exports.write_text(script)
-    core = [str(HERE / name) for name in LIBRARY_SOURCES]
-    shared = ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
-    _compile([*compiler, *FLAGS, *shared, f"-Wl,--version-script={exports}", *core], library)
-    _compile([*compiler, *FLAGS, *core, *(str(HERE / name) for name in TOOL_SOURCES)], tool)
+    compiler = find_compiler()
+    core, rest = (
+        _compile(compiler, names, objects or outdir / "objects")
+        for names in (LIBRARY_SOURCES, TOOL_SOURCES)
+    )
+    shared = ["-shared", "-Wl,-soname,libnvidia-ml.so.1", f"-Wl,--version-script={exports}"]
+    _run_compiler([*compiler, *shared, *core], library)
+    _run_compiler([*compiler, *core, *rest], tool)
 
 
-def _compile(command: list[str], output: Path) -> None:
+def _compile(compiler: list[str], names: tuple[str, ...], objects: Path) -> list[str]:
+    objects.mkdir(parents=True, exist_ok=True)
+    outputs = [objects / f"{name}.o" for name in names]
+    if not is_current(outputs):
+        for name, output in zip(names, outputs, strict=True):
+            _run_compiler([*compiler, *FLAGS, "-c", str(HERE / name)], output)
+    return [str(output) for output in outputs]
+
+
+def _run_compiler(command: list[str], output: Path) -> None:
     # Running programs may have the old file mapped: write a new one, then replace it.
     with tempfile.TemporaryDirectory(dir=output.parent) as folder:
         fresh = Path(folder) / output.name

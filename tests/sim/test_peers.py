@@ -86,9 +86,14 @@ def test_nvitop_agrees_with_the_scenario(simulated: Simulated) -> None:
     ],
 )
 def test_nvitop_reads_the_processes_of_old_drivers(
-    tmp_path: Path, branch: int, driver: str, without: tuple[str, ...], quirks: list[str]
+    sim_lib: Path,
+    tmp_path: Path,
+    branch: int,
+    driver: str,
+    without: tuple[str, ...],
+    quirks: list[str],
 ) -> None:
-    build(tmp_path, branch, without)
+    build(tmp_path, branch, without, sim_lib / "objects")
     processes = [
         SimProcess(pid=os.getpid(), memory=11 * GIB, sm=85),
         SimProcess(pid=os.getppid(), memory=5 * MIB, sm=1),

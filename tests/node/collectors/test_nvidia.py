@@ -205,11 +205,12 @@ def test_mig_instances_come_with_their_processes(
 def test_a_library_without_the_newer_functions_gives_the_right_pids(
     machine: SimulatedMachine,
     people: UserProcesses,
+    sim_lib: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     branch: int,
 ) -> None:
-    build(tmp_path / "old", branch)
+    build(tmp_path / "old", branch, objects=sim_lib / "objects")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "old"))
     processes = [SimProcess(pid=people.start(), memory=number * GIB) for number in (1, 2, 3)]
     machine.set_scenario(Scenario(driver=f"{branch}.99.01", gpus=[SimGpu(processes=processes)]))
