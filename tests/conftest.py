@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from fleet_smi.config import SETTINGS
 from tests.machines import SimulatedMachine, UserProcesses
@@ -18,8 +18,8 @@ pytest.register_assert_rewrite("tests.delivery.suite")
 __all__ = ["machine", "people", "sim_lib", "simulated", "ssh_network"]
 
 
-# A busy machine makes single examples slow: Hypothesis' deadline would only make tests flaky.
-settings.register_profile("fleet-smi", deadline=None)
+# A busy machine makes single examples slow: limits of time would only make tests flaky.
+settings.register_profile("fleet-smi", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fleet-smi")
 
 

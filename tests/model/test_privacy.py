@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
@@ -31,11 +31,6 @@ def test_secrets_are_redacted_everywhere_in_a_snapshot() -> None:
     assert redact_snapshot(shown) is shown
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(FLEET)
 def test_commands_are_masked_by_visibility(view: FleetView) -> None:
     assert mask_commands(view, "full") is view

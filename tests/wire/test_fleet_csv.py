@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from fleet_smi.model.figures import GPU_FIGURES
 from fleet_smi.model.fleet import FleetView
@@ -13,11 +13,6 @@ from tests.terminal import samples
 from tests.terminal.fleet_strategies import FLEET
 from tests.terminal.samples import fleet, gpu, node, process, verdict
 
-thorough = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 # Spreadsheets refer to columns by position: a change to this list breaks them.
 PUBLISHED_COLUMNS = (
     "node,node_id,age_seconds,silent,index,uuid,parent_uuid,profile,vendor,name,pci_bus_id,state,"
@@ -40,7 +35,6 @@ def test_published_columns_keep_their_position_and_new_ones_come_after_them() ->
     assert {figure.field for figure in GPU_FIGURES} <= set(COLUMNS)
 
 
-@thorough
 @given(FLEET)
 def test_any_fleet_reads_back_from_csv_with_a_cell_for_every_column(view: FleetView) -> None:
     table = list(csv.reader(io.StringIO(fleet_csv(view), newline="")))
@@ -50,7 +44,6 @@ def test_any_fleet_reads_back_from_csv_with_a_cell_for_every_column(view: FleetV
     assert {len(row) for row in table} == {len(COLUMNS)}
 
 
-@thorough
 @given(FLEET)
 def test_no_cell_is_a_formula(view: FleetView) -> None:
     for row in rows(view):

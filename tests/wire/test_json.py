@@ -3,7 +3,7 @@
 import json
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.people import PeopleView, view_people
@@ -11,12 +11,6 @@ from fleet_smi.wire.json import fleet_json, to_json
 from tests.terminal import samples
 from tests.terminal.fleet_strategies import FLEET
 from tests.terminal.samples import fleet, gpu, node, verdict
-
-thorough = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def test_json_has_the_shape_that_is_documented() -> None:
@@ -43,7 +37,6 @@ def test_pretty_json_is_the_same_json_over_several_lines() -> None:
     assert json.loads(pretty) == json.loads(fleet_json(view))
 
 
-@thorough
 @given(FLEET)
 def test_any_fleet_reads_back_from_json(view: FleetView) -> None:
     assert msgspec.json.decode(fleet_json(view), type=FleetView) == view

@@ -21,9 +21,7 @@ from tests.wire.test_report import everything
 
 HARMFUL = ("Cc", "Cs", "Zl", "Zp")
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-thorough = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+thorough = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 # Anything that both formats can carry, and what is likely to hurt.
 SCALARS = (

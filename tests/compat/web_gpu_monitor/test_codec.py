@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.compat.web_gpu_monitor.codec import COLUMNS, decode_load_data, encode
@@ -20,9 +20,6 @@ from tests.terminal.fleet_strategies import FLEET
 from tests.terminal.samples import busy_gpu, fleet, gpu, hidden_process, node, process, verdict
 
 HEADER = ",load,load_mem,gpu_idx,gpu_name,gpu_uuid,hostname,username\n"
-thorough = settings(
-    max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
 
 
 def rows(view: FleetView) -> list[list[str]]:
@@ -174,7 +171,6 @@ CARDS = st.lists(
 )  # fmt: skip
 
 
-@thorough
 @given(CARDS)
 def test_what_is_written_reads_back(cards: list[JudgedGpu]) -> None:
     view = fleet(node("gpu01", *cards))
@@ -185,7 +181,6 @@ def test_what_is_written_reads_back(cards: list[JudgedGpu]) -> None:
     ]
 
 
-@thorough
 @given(FLEET)
 def test_any_fleet_can_be_written_without_a_formula_and_read(view: FleetView) -> None:
     for row in rows(view)[1:]:
@@ -198,7 +193,6 @@ CELLS = st.text(max_size=8) | st.integers(0, 9).map(str) | st.just("x" * 200)
 LINES = st.lists(st.lists(CELLS, max_size=9).map(",".join), max_size=6)
 
 
-@thorough
 @given(LINES, st.binary(max_size=60))
 def test_any_bytes_are_refused_or_read_into_sound_reports(lines: list[str], tail: bytes) -> None:
     try:

@@ -58,7 +58,7 @@ def _covers(period: Period, at: float) -> bool:
     return period.start <= at and (period.end is None or at < period.end)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(REPORTS, KILLED)
 def test_the_history_of_a_time_is_what_was_shown_then(
     reports: list[ScriptedReport], killed: int

@@ -243,7 +243,7 @@ NAMES = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     files=st.dictionaries(st.sampled_from(NAMES), HOSTILE),
     total=HOSTILE,

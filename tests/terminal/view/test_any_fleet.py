@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model.fleet import FleetView
@@ -15,11 +15,6 @@ from tests.terminal.samples import utc
 
 COLUMNS = st.sampled_from([1, 20, 40, 60, 80, 100, 120, 160, 240])
 SGR = re.compile(r"\x1b\[[\d;]*m")
-thorough = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def assert_fits(text: str, columns: int) -> None:
@@ -35,7 +30,6 @@ def _visible_width(character: str) -> int:
     return 1 + (unicodedata.east_asian_width(character) in ("W", "F"))
 
 
-@thorough
 @given(FLEET, COLUMNS, st.booleans(), st.booleans())
 def test_the_table_fits_its_columns(view: FleetView, columns: int, more: bool, why: bool) -> None:
     text = status.render(
@@ -44,14 +38,12 @@ def test_the_table_fits_its_columns(view: FleetView, columns: int, more: bool, w
     assert_fits(text, columns)
 
 
-@thorough
 @given(FLEET, COLUMNS)
 def test_a_coloured_table_is_the_plain_one_with_colours(view: FleetView, columns: int) -> None:
     coloured = status.render(view, columns, Paint(enabled=True), local=utc)
     assert SGR.sub("", coloured) == status.render(view, columns, Paint(enabled=False), local=utc)
 
 
-@thorough
 @given(FLEET, COLUMNS)
 def test_every_gpu_has_a_line_with_its_state(view: FleetView, columns: int) -> None:
     lines = status.render(view, max(columns, 40), Paint(enabled=False), local=utc).splitlines()
@@ -61,13 +53,11 @@ def test_every_gpu_has_a_line_with_its_state(view: FleetView, columns: int) -> N
             assert any(start.match(line) for line in lines)
 
 
-@thorough
 @given(FLEET, COLUMNS)
 def test_the_overview_fits_its_columns(view: FleetView, columns: int) -> None:
     assert_fits(overview.render(view, columns, Paint(enabled=False)), columns)
 
 
-@thorough
 @given(FLEET, COLUMNS, st.none() | TEXT)
 def test_the_list_of_people_fits_its_columns(
     view: FleetView, columns: int, user: str | None

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model.candidates import GpuRequest
@@ -76,11 +76,6 @@ def test_the_whole_reason_of_a_rejection_is_shown(columns: int) -> None:
         assert set(refusal.words.split()) <= set(words)
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(FLEET, st.sampled_from([1, 20, 40, 80, 120, 160]))
 def test_any_offer_fits_its_columns(view: FleetView, columns: int) -> None:
     for line in screen(view, columns)[:-1].split("\n"):

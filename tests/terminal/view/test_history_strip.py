@@ -19,7 +19,7 @@ from tests.terminal import samples
 from tests.terminal.fleet_strategies import TEXT
 from tests.terminal.history_samples import gpu, lab_hour, make_strip
 from tests.terminal.samples import HOUR, NOW, utc
-from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
+from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits
 
 GOLDEN = Path(__file__).parent / "golden"
 UNTOLD = samples.fleet()
@@ -149,13 +149,11 @@ def strips(draw: st.DrawFn) -> Strips:
     return Strips(start=start, end=end, columns=columns, rows=tuple(rows))
 
 
-@thorough
 @given(strips(), COLUMNS)
 def test_the_strip_fits_its_columns(strip_rows: Strips, columns: int) -> None:
     assert_fits(shown(strip_rows, columns), columns)
 
 
-@thorough
 @given(strips(), COLUMNS)
 def test_a_coloured_strip_is_the_plain_one_with_colours(strip_rows: Strips, columns: int) -> None:
     assert SGR.sub("", shown(strip_rows, columns, on=True)) == shown(strip_rows, columns)

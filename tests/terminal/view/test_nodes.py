@@ -15,7 +15,7 @@ from tests.golden import assert_matches_golden
 from tests.terminal import samples
 from tests.terminal.fleet_strategies import FLEET
 from tests.terminal.samples import fleet
-from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
+from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -89,7 +89,6 @@ def test_every_problem_of_a_node_is_shown() -> None:
         assert message in text
 
 
-@thorough
 @given(FLEET, COLUMNS, st.booleans())
 def test_any_list_fits_its_columns(view: FleetView, columns: int, on: bool) -> None:
     assert_fits(SGR.sub("", screen(view, columns, on=on)), columns)

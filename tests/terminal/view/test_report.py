@@ -17,7 +17,7 @@ from tests.terminal import samples
 from tests.terminal.fleet_strategies import TEXT
 from tests.terminal.history_samples import lab_week
 from tests.terminal.samples import HOUR, NOW, utc
-from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits, thorough
+from tests.terminal.view.test_any_fleet import COLUMNS, SGR, assert_fits
 
 GOLDEN = Path(__file__).parent / "golden"
 EURO = Price(per_kwh=0.31, currency="EUR")
@@ -71,7 +71,6 @@ def test_an_idle_job_is_listed_with_its_advice() -> None:
     assert "  idle (gpu01:0, gpu01:1 and 1 more)\n" in shown(replace(report, waste=jobs), 80)
 
 
-@thorough
 @given(
     st.lists(st.builds(Usage, name=TEXT, sums=st.builds(
         Sums, gpu_seconds=FIGURE, measured_seconds=FIGURE, busy_seconds=FIGURE,

@@ -15,7 +15,6 @@ from tests import golden
 from tests.terminal.fleet_strategies import TEXT
 from tests.terminal.history_samples import lab_week
 from tests.terminal.samples import HOUR, NOW, utc
-from tests.terminal.view.test_any_fleet import thorough
 from tests.wire.static_page.test_static_page import HOSTILE, Read
 
 STYLE = Path(report_page.__file__).with_name("style.css").read_text("utf-8")
@@ -95,7 +94,6 @@ def test_a_hostile_name_stays_text(name: str) -> None:
     assert not [attribute for attribute, _ in read.attributes if attribute.startswith("on")]
 
 
-@thorough
 @given(TEXT)
 def test_any_name_makes_a_whole_page(name: str) -> None:
     assert all(TAGS.fullmatch(tag) for tag in Read(render(named(name))).tags)

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from fleet_smi.model.fleet import STATES, FleetView
 from fleet_smi.model.verdict.last_known import mark_all_silent
@@ -186,10 +186,6 @@ def test_a_hostile_name_stays_text(name: str) -> None:
     assert all(shape in text for shape in ("</style>", "</html>"))
 
 
-@settings(
-    max_examples=40,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(FLEET)
 def test_any_fleet_makes_a_whole_page_of_known_tags_and_links(view: FleetView) -> None:
     read = Read(render(view))
@@ -200,10 +196,6 @@ def test_any_fleet_makes_a_whole_page_of_known_tags_and_links(view: FleetView) -
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", "".join(read.texts))
 
 
-@settings(
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(FLEET)
 def test_every_gpu_and_every_node_of_any_fleet_is_there(view: FleetView) -> None:
     text = render(view)

@@ -86,7 +86,7 @@ def kept_of(reports: list[ScriptedReport]) -> tuple[InMemoryHistory, Truth]:
     return watched.stored, Truth(told(reports, watched))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPORTS)
 def test_every_second_of_a_gpu_is_counted_in_one_hour_once(
     reports: list[ScriptedReport],
@@ -100,7 +100,7 @@ def test_every_second_of_a_gpu_is_counted_in_one_hour_once(
         assert kept.gpu_seconds(gpu_key=("id-of-gpu01", uuid)) == approx_sum(truth.observed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPORTS)
 def test_load_and_energy_are_those_of_every_report(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)
@@ -113,7 +113,7 @@ def test_load_and_energy_are_those_of_every_report(reports: list[ScriptedReport]
         assert sum(one.idle_seconds for one in sums) == approx_sum(idle)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPORTS)
 def test_each_process_is_charged_its_share(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)
@@ -127,7 +127,7 @@ def test_each_process_is_charged_its_share(reports: list[ScriptedReport]) -> Non
         assert sum(by_pid.values()) + nobody == approx_sum(truth.observed)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPORTS)
 def test_periods_cover_the_reported_time_and_never_overlap(reports: list[ScriptedReport]) -> None:
     kept, truth = kept_of(reports)

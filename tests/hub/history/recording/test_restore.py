@@ -63,7 +63,7 @@ def sums(kept: InMemoryHistory) -> dict[object, float]:
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPORTS, st.integers(1, 30))
 def test_after_a_kill_resent_reports_restore_everything(
     reports: list[ScriptedReport], killed: int
@@ -79,7 +79,7 @@ def test_after_a_kill_resent_reports_restore_everything(
     assert_same(ended(second, changes), ended(never_stopped, changes))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPORTS, st.integers(0, 30))
 def test_after_a_clean_shutdown_nothing_needs_to_be_resent(
     reports: list[ScriptedReport], stopped: int
@@ -95,7 +95,7 @@ def test_after_a_clean_shutdown_nothing_needs_to_be_resent(
     assert_same(ended(second, changes), ended(never_stopped, changes))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(REPORTS)
 def test_resent_reports_are_not_counted_twice(reports: list[ScriptedReport]) -> None:
     changes = judged(reports)
