@@ -77,7 +77,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_in(copy: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     # PYTHONPATH comes before the installed package, so that the copy is what is imported.
     path = f"{copy / 'src'}{os.pathsep}{copy}"
-    env = {**os.environ, "PYTHONPATH": path, "HOME": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONPATH": path, "HOME": str(copy)}
     return subprocess.run(
         [sys.executable, *arguments],
         check=False,
