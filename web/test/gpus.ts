@@ -50,8 +50,8 @@ const USUAL: GpuRow = {
   idle_seconds: null,
 };
 
-export function gpuOf(told: Partial<GpuRow>): Gpu {
-  const row = { ...USUAL, ...told };
+export function gpuOf(fields: Partial<GpuRow>): Gpu {
+  const row = { ...USUAL, ...fields };
   const its = {
     ...verdict(row.state),
     users: row.users,

@@ -16,8 +16,8 @@ it("the CSV of strips has one row per run, and no cell is a formula", () => {
 });
 
 it("the CSV of series has minimum, mean and maximum, and unknown values are empty", () => {
-  const told = { minimum: [1, null], mean: [2, null], maximum: [3, null] };
-  const text = seriesCsv({ start: 0, grain_seconds: 60, node: { cpu_percent: told }, gpus: { "GPU-0": { power_watts: told } } }, new Map([["GPU-0", "GPU 0"]]));
+  const figure = { minimum: [1, null], mean: [2, null], maximum: [3, null] };
+  const text = seriesCsv({ start: 0, grain_seconds: 60, node: { cpu_percent: figure }, gpus: { "GPU-0": { power_watts: figure } } }, new Map([["GPU-0", "GPU 0"]]));
   expect(text.split("\r\n")).toEqual([
     "time,node cpu_percent min,node cpu_percent mean,node cpu_percent max,GPU 0 power_watts min,GPU 0 power_watts mean,GPU 0 power_watts max",
     "1970-01-01T00:00:00.000Z,1,2,3,1,2,3",

@@ -1,66 +1,6 @@
 import { expect, it } from "vitest";
-import type { Reading } from "../../src/feed/state";
-import type { Figure, Host, JudgedGpu, NodeView, Series } from "../../src/feed/types";
 import { gpuPlots } from "../../src/state/plots";
-
-const HOST: Host = { addresses: [], kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, load_5_minutes: null, load_15_minutes: null, memory_used_bytes: null, memory_total_bytes: null };
-const SPAN = { start: 1000, end: 1030 };
-const GIB = 1024 ** 3;
-
-/** A GPU that tells what is given here, and nothing else. */
-function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
-  const silent = new Proxy({} as JudgedGpu, { get: () => null });
-  const told = {
-    uuid: `GPU-${index}`,
-    uuid_is_made: false,
-    index,
-    memory_shared: false,
-    asleep: false,
-    unread: {},
-    instances: [],
-    processes: [],
-    verdict: { state: "free", reason: "not in use", since: 0, notes: [] },
-    ...fields,
-  };
-  return Object.setPrototypeOf(told, silent) as JudgedGpu;
-}
-
-function node(gpus: JudgedGpu[], fields: Partial<NodeView> = {}): NodeView {
-  return {
-    node_id: "id",
-    name: "gpu01",
-    taken_at: 0,
-    age_seconds: 1,
-    silent: false,
-    via: "push",
-    trouble: null,
-    clock_skew_seconds: null,
-    missing_reports: 0,
-    labels: {},
-    interval_seconds: 1,
-    sequence: 0,
-    boot_id: null,
-    agent_version: null,
-    host: HOST,
-    runs: [],
-    gpus,
-    ...fields,
-  };
-}
-
-function told(...figures: Reading[]): Figure {
-  return { minimum: figures, mean: figures, maximum: figures };
-}
-
-const SERIES: Series = {
-  start: 1000,
-  grain_seconds: 10,
-  node: { cpu_percent: told(10, null, 30), memory_percent: told(null, null, null) },
-  gpus: {
-    "GPU-0": { busy_percent: told(0, null, 90), memory_used_bytes: told(2 ** 30, 2 ** 30, 2 ** 31), power_watts: told(70, 80, 350), temperature_celsius: told(30, 31, 32) },
-    "GPU-1": { busy_percent: told(5, 6, 7), memory_used_bytes: told(0, 0, 0), power_watts: told(null, null, null), temperature_celsius: told(90, 91, 92) },
-  },
-};
+import { GIB, SERIES, SPAN, gpu, node } from "../details";
 
 it("the selected GPU is the main line", () => {
   const { busy } = gpuPlots(node([gpu(0), gpu(1, { busy_percent: 8 })]), SERIES, SPAN, "GPU-1");
@@ -86,7 +26,7 @@ it("a GPU without history has no lines", () => {
 });
 
 it("the main line has a band from minimum to maximum", () => {
-  const told = { minimum: [0, 2 ** 30], mean: [2 ** 30, 2 ** 31], maximum: [2 ** 31, 2 ** 32] };
-  const { memory } = gpuPlots(node([gpu(0)]), { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-0": { memory_used_bytes: told } } }, SPAN, "GPU-0");
+  const memoryFigure = { minimum: [0, 2 ** 30], mean: [2 ** 30, 2 ** 31], maximum: [2 ** 31, 2 ** 32] };
+  const { memory } = gpuPlots(node([gpu(0)]), { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-0": { memory_used_bytes: memoryFigure } } }, SPAN, "GPU-0");
   expect([memory.lines.low, memory.figures, memory.lines.high]).toEqual([[0, 1], [1, 2], [2, 4]]);
 });

@@ -68,11 +68,11 @@ it("nodes are in natural order", () => {
 });
 
 it("at the shown moment the holding comes from the fleet", () => {
-  const told = (silent: boolean): ReturnType<typeof holdingOf>[] => {
+  const holdings = (silent: boolean): ReturnType<typeof holdingOf>[] => {
     const info = { ...node(1, [gpu(0, "busy", ["priya", "ivan"]), gpu(1)]), silent };
     const shown = new Node(info, { reportedAt: 0, cpuPercent: null, memoryPercent: null, rows: [] });
     return ["GPU-0", "GPU-1", "GPU-9"].map((uuid) => holdingOf(shown, uuid));
   };
-  expect(told(false)).toEqual([{ state: "busy", user: "priya", others: 1 }, { state: "free", user: "", others: 0 }, undefined]);
-  expect(told(true)[0]?.state).toBe(null);
+  expect(holdings(false)).toEqual([{ state: "busy", user: "priya", others: 1 }, { state: "free", user: "", others: 0 }, undefined]);
+  expect(holdings(true)[0]?.state).toBe(null);
 });

@@ -12,8 +12,8 @@ function person(user: string, gpus: number): Person {
 }
 
 function usages(rows: Record<string, number>, daily: number[] = []): Usages {
-  const told = Object.entries(rows).map(([name, seconds]) => ({ name, sums: sums(seconds), daily }));
-  return { start: 0, end: 1, by: "user", rows: told, total: sums(0), by_state: { busy: 7200, free: 3600, held: 0 } };
+  const usages = Object.entries(rows).map(([name, seconds]) => ({ name, sums: sums(seconds), daily }));
+  return { start: 0, end: 1, by: "user", rows: usages, total: sums(0), by_state: { busy: 7200, free: 3600, held: 0 } };
 }
 
 it("current and past users are one list, the most hours first", () => {

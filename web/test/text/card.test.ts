@@ -1,24 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { GpuPayload, JudgedGpu, NodePayload, Process, VerdictPayload } from "../../src/feed/types";
-import { type Gpu, type GpuFigures, Fleet } from "../../src/state/fleet";
+import type { JudgedGpu, Process } from "../../src/feed/types";
 import { cardFacts, cardReason, cardTitle, processName, processesOf } from "../../src/text/card";
-import { event, gpu, node } from "../builders";
+import { singleGpu } from "../fleets";
 
 const NOW = 1000 + 41 * 60 + 2 * 3600;
-
-function fleetOf(info: NodePayload, ...figures: GpuFigures[]): Fleet {
-  const fleet = new Fleet();
-  fleet.apply("fleet", event({ nodes: [info], figures: [[info.number, 990, null, null, figures]] }));
-  return fleet;
-}
-
-function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figures: GpuFigures = [97, 74_752, 65, 365]): Gpu {
-  const whole = { ...gpu(0, "busy"), ...info };
-  const fleet = fleetOf(node(1, [{ ...whole, verdict: { ...whole.verdict, ...verdict } }]), figures);
-  const [found] = [...fleet.nodes.values()].flatMap((each) => each.gpus);
-  if (!found) throw new Error("a node without its GPU");
-  return found;
-}
 
 describe("the card", () => {
   const process: Process = {
@@ -33,14 +18,14 @@ describe("the card", () => {
   } as unknown as JudgedGpu;
 
   it("shows user and reason from the stream alone", () => {
-    const held = only({}, { state: "held", users: ["mei", "omar"], idle_since: NOW - 60 });
+    const held = singleGpu({}, { state: "held", users: ["mei", "omar"], idle_since: NOW - 60 });
     expect(cardTitle(held)).toBe("held by mei and 1 more");
     expect(cardReason(held, NOW)).toBe("holds 73 of 80 GiB, idle for 1 m");
   });
 
   it("shows more when the node is loaded, and a dash for unknown values", () => {
-    expect(cardFacts(only({}, {}), undefined)).toHaveLength(4);
-    const facts = Object.fromEntries(cardFacts(only({}, {}), full).map(({ name, value, rest }) => [name, `${value} ${rest ?? ""}`.trim()]));
+    expect(cardFacts(singleGpu({}, {}), undefined)).toHaveLength(4);
+    const facts = Object.fromEntries(cardFacts(singleGpu({}, {}), full).map(({ name, value, rest }) => [name, `${value} ${rest ?? ""}`.trim()]));
     expect(facts).toMatchObject({ Power: "365 / 700 W", "SM clock": "— / 1980", PCIe: "gen 5 ×16", Throttling: "sw power cap" });
   });
 

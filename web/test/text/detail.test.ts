@@ -1,76 +1,8 @@
 import { expect, it } from "vitest";
-import type { Host, JudgedGpu, NodeView, Process } from "../../src/feed/types";
 import { unreadableGpus } from "../../src/state/processes";
 import { formatRanges, nodeFacts, nodeWarnings, processNote, processScope, usersOf } from "../../src/text/detail";
 import { gpuFacts } from "../../src/text/gpu";
-
-const HOST: Host = { addresses: [], kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, load_5_minutes: null, load_15_minutes: null, memory_used_bytes: null, memory_total_bytes: null };
-const GIB = 1024 ** 3;
-
-/** A GPU that tells what is given here, and nothing else. */
-function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
-  const silent = new Proxy({} as JudgedGpu, { get: () => null });
-  const told = {
-    uuid: `GPU-${index}`,
-    uuid_is_made: false,
-    index,
-    memory_shared: false,
-    asleep: false,
-    unread: {},
-    instances: [],
-    processes: [],
-    verdict: { state: "free", reason: "not in use", since: 0, notes: [] },
-    ...fields,
-  };
-  return Object.setPrototypeOf(told, silent) as JudgedGpu;
-}
-
-function node(gpus: JudgedGpu[], fields: Partial<NodeView> = {}): NodeView {
-  return {
-    node_id: "id",
-    name: "gpu01",
-    taken_at: 0,
-    age_seconds: 1,
-    silent: false,
-    via: "push",
-    trouble: null,
-    clock_skew_seconds: null,
-    missing_reports: 0,
-    labels: {},
-    interval_seconds: 1,
-    sequence: 0,
-    boot_id: null,
-    agent_version: null,
-    host: HOST,
-    runs: [],
-    gpus,
-    ...fields,
-  };
-}
-
-function process(pid: number, fields: Partial<Process> = {}): Process {
-  return {
-    pid,
-    pid_is_made: false,
-    kind: "compute",
-    gpu_memory_bytes: GIB,
-    user: "mei",
-    uid: null,
-    group: null,
-    name: "python",
-    command: null,
-    started_at: 1000,
-    busy_percent: 50,
-    container: null,
-    slurm_job: null,
-    condition: null,
-    hidden: false,
-    cpu_percent: null,
-    host_memory_bytes: null,
-    pod: null,
-    ...fields,
-  };
-}
+import { gpu, node, process } from "../details";
 
 it("unreadable processes do not look like none", () => {
   expect(unreadableGpus(node([gpu(0), gpu(1, { processes: null })]))).toEqual([1]);

@@ -1,48 +1,35 @@
 import { describe, expect, it } from "vitest";
-import type { GpuPayload, NodePayload, VerdictPayload } from "../../src/feed/types";
-import { type Gpu, type GpuFigures, type NodeFigures, Fleet, Node } from "../../src/state/fleet";
+import type { GpuPayload } from "../../src/feed/types";
+import { type NodeFigures, Node } from "../../src/state/fleet";
 import { idleHoldings } from "../../src/state/idleHoldings";
 import { askMessage, gridCellText, fillPercent, groupHeading, loadClass, nodeSummary, shortGroupHeading, silentText, sliceText, usersText } from "../../src/text/grid";
-import { event, gpu, node } from "../builders";
+import { gpu, node } from "../builders";
+import { fleetWith, singleGpu } from "../fleets";
 
 const NOW = 1000 + 41 * 60 + 2 * 3600;
 
-function fleetOf(info: NodePayload, ...figures: GpuFigures[]): Fleet {
-  const fleet = new Fleet();
-  fleet.apply("fleet", event({ nodes: [info], figures: [[info.number, 990, null, null, figures]] }));
-  return fleet;
-}
-
-function only(info: Partial<GpuPayload>, verdict: Partial<VerdictPayload>, figures: GpuFigures = [97, 74_752, 65, 365]): Gpu {
-  const whole = { ...gpu(0, "busy"), ...info };
-  const fleet = fleetOf(node(1, [{ ...whole, verdict: { ...whole.verdict, ...verdict } }]), figures);
-  const [found] = [...fleet.nodes.values()].flatMap((each) => each.gpus);
-  if (!found) throw new Error("a node without its GPU");
-  return found;
-}
-
 describe("the texts of a cell", () => {
   it("show the user, the number of other users, and the load", () => {
-    expect(gridCellText(only({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
+    expect(gridCellText(singleGpu({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
       who: "priya", short: "Pr", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
     });
   });
 
   it("show how long it has been free, and its size", () => {
-    expect(gridCellText(only({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " G" });
+    expect(gridCellText(singleGpu({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " G" });
   });
 
   it("show how long a held GPU has been idle", () => {
-    expect(gridCellText(only({}, { state: "held", users: ["mei"], idle_since: NOW - 90 }), NOW)).toMatchObject({ who: "mei", below: "idle 1 m", figure: "" });
+    expect(gridCellText(singleGpu({}, { state: "held", users: ["mei"], idle_since: NOW - 90 }), NOW)).toMatchObject({ who: "mei", below: "idle 1 m", figure: "" });
   });
 
   it("show the last state of a silent GPU, and why one is broken", () => {
-    expect(gridCellText(only({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "—", below: "was busy (mei)" });
-    expect(gridCellText(only({}, { state: "broken", reason: "lost" }), NOW)).toMatchObject({ who: "broken", below: "lost" });
+    expect(gridCellText(singleGpu({}, { state: "unknown", users: null, was: "busy (mei)" }), NOW)).toMatchObject({ who: "—", below: "was busy (mei)" });
+    expect(gridCellText(singleGpu({}, { state: "broken", reason: "lost" }), NOW)).toMatchObject({ who: "broken", below: "lost" });
   });
 
   it("leave out what was not measured", () => {
-    const words = gridCellText(only({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
+    const words = gridCellText(singleGpu({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
     expect(words).toMatchObject({ who: "hidden user", below: "", figure: "" });
   });
 });
@@ -88,7 +75,7 @@ describe("idle holdings", () => {
       const info = gpu(index, "held", [user]);
       return { ...info, verdict: { ...info.verdict, idle_since: since } };
     };
-    const fleet = fleetOf(node(1, [held(0, "mei", 900), held(1, "omar", 500), held(2, "mei", 800)]), [0, 1024, 3, 4], [0, 2048, 3, 4], [0, 1024, 3, 4]);
+    const fleet = fleetWith(node(1, [held(0, "mei", 900), held(1, "omar", 500), held(2, "mei", 800)]), [0, 1024, 3, 4], [0, 2048, 3, 4], [0, 1024, 3, 4]);
     const [first, second] = idleHoldings(fleet, () => true);
     expect(first).toMatchObject({ user: "omar", idleSince: 500, mebibytes: 2048 });
     expect(second).toMatchObject({ user: "mei", idleSince: 800, mebibytes: 2048 });
@@ -97,7 +84,7 @@ describe("idle holdings", () => {
   });
 
   it("name at most three users", () => {
-    const many = only({}, { users: ["a", "b", "c", "d", "e"] });
+    const many = singleGpu({}, { users: ["a", "b", "c", "d", "e"] });
     expect(usersText([many, many])).toBe("a, b, c +2");
     expect(usersText([])).toBe("no users");
   });
