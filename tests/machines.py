@@ -92,6 +92,9 @@ class UserProcesses:
             stdout=subprocess.DEVNULL,
         )
         self._started.append(process)
+        # The kernel sets the arguments after it has closed the pipe that Popen waits for.
+        arguments = Path(f"/proc/{process.pid}/cmdline")
+        wait_until(lambda: process.poll() is not None or arguments.read_bytes() != b"")
         return process.pid
 
     def start_named(self, name: str, folder: Path, *arguments: str) -> int:

@@ -65,7 +65,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 @SCHEMA.parametrize()
 @settings(
-    max_examples=12,
+    max_examples=8,
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),
