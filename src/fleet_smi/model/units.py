@@ -1,10 +1,15 @@
-"""Parsing and formatting of sizes and durations."""
+"""Parsing and formatting of sizes, durations and counts."""
 
 import re
 
 from fleet_smi.errors import UsageError
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+UNKNOWN = "—"
+MAX_SECONDS = 4e9
+"""Seconds since 1970 up to 2096. Times come from nodes: beyond this they are wrong, and far
+beyond it `datetime` raises."""
+
 _MAX_BYTES = 1 << 60
 _SIZES = {"": 1, "b": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB}
 _DECIMAL = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -57,6 +62,20 @@ def format_duration(seconds: float) -> str:
         return f"{hours} h {rest} min" if hours < 3 and rest else f"{hours} h"
     rest = hours % 24
     return f"{days} d {rest} h" if days < 14 and rest else f"{days} d"
+
+
+def format_elapsed(seconds: float | None) -> str:
+    """Return a duration; a dash if it is unknown or not plausible (also NaN)."""
+    if seconds is None or not abs(seconds) < MAX_SECONDS:
+        return UNKNOWN
+    return format_duration(seconds)
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return the count with its noun: "1 process", "3 processes"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"
 
 
 _DURATIONS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}

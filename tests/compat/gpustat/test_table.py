@@ -10,9 +10,9 @@ from fleet_smi.compat.gpustat.codec import GpustatOptions, decode_gpustat
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.units import UNKNOWN
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import status
-from fleet_smi.terminal.view.formatting import UNKNOWN
 from tests.builders import NOON, gpu, snapshot
 
 

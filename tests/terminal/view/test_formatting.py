@@ -5,13 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet_smi.terminal.view.formatting import (
-    format_elapsed,
-    format_moment,
-    pluralize,
-    short_model,
-    to_local_time,
-)
+from fleet_smi.model.units import format_elapsed, pluralize
+from fleet_smi.terminal.view.formatting import format_moment, short_model, to_local_time
 from tests.terminal.samples import NOW
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from fleet_smi.model.doctor_result import DoctorResult, DoctorStatus
+from fleet_smi.model.units import pluralize
 from fleet_smi.terminal.paint import Paint, Span, TextRole, align_left, display_width, wrap
-from fleet_smi.terminal.view.formatting import join_wrapped, pluralize
+from fleet_smi.terminal.view.formatting import join_wrapped
 
 _ROLES: dict[DoctorStatus, TextRole] = {
     "PASS": "good",

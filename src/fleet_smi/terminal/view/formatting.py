@@ -4,18 +4,14 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
-from fleet_smi.model.units import format_duration
+from fleet_smi.model.units import MAX_SECONDS, UNKNOWN, format_elapsed, pluralize
 from fleet_smi.terminal.paint import Span, display_width
 
-UNKNOWN = "—"
 SEPARATOR = " · "
 ToLocalTime = Callable[[float], datetime]
 
 # The order in which states are listed: the sought-after first, the missing last.
 STATE_ORDER: tuple[State, ...] = ("free", "leased", "held", "busy", "ghost", "broken", "unknown")
-# Seconds since 1970 up to 2096. Times come from nodes: beyond this they are wrong, and far
-# beyond it `datetime` raises.
-_MAX_SECONDS = 4e9
 # Not strftime's %a, which depends on the locale.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # Words in a model's name that are dropped: vendor and brand, form factor, kind of memory.
@@ -50,23 +46,9 @@ def count_models(gpus: Iterable[JudgedGpu]) -> dict[str, int]:
     return counts
 
 
-def pluralize(count: int, noun: str) -> str:
-    """Return the count with its noun: "1 process", "3 processes"."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"
-
-
 def format_percent(value: float | None) -> str:
     """Return a percentage as a whole number; a dash if unknown."""
     return UNKNOWN if value is None else f"{value:.0f}%"
-
-
-def format_elapsed(seconds: float | None) -> str:
-    """Return a duration; a dash if it is unknown or not plausible (also NaN)."""
-    if seconds is None or not abs(seconds) < _MAX_SECONDS:
-        return UNKNOWN
-    return format_duration(seconds)
 
 
 def to_local_time(at: float) -> datetime:
@@ -76,7 +58,7 @@ def to_local_time(at: float) -> datetime:
 
 def format_moment(at: float, now: float, local: ToLocalTime) -> str:
     """Return a time in short form: "09:12", "yesterday 22:40", "Mon 09:12", "2026-11-15"."""
-    if not abs(at) < _MAX_SECONDS:
+    if not abs(at) < MAX_SECONDS:
         return UNKNOWN
     then, today = local(at), local(now)
     days = today.date().toordinal() - then.date().toordinal()
@@ -148,7 +130,7 @@ def silence_message(node: NodeView, now: float, local: ToLocalTime) -> str:
     if node.age_seconds is None:
         return f"NEVER REPORTED{_via(node, ' (', ')')}"
     text = f"SILENT for {format_elapsed(node.age_seconds)}"
-    if not 0 <= now - node.age_seconds < _MAX_SECONDS:
+    if not 0 <= now - node.age_seconds < MAX_SECONDS:
         return text
     seen = local(now - node.age_seconds)
     day = "" if seen.date() == local(now).date() else f"{seen:%Y-%m-%d} "

@@ -6,12 +6,10 @@ from shlex import quote
 from fleet_smi.model.candidates import Candidate
 from fleet_smi.model.fleet import State
 from fleet_smi.model.select import Offer, Rejection
-from fleet_smi.model.units import format_size
+from fleet_smi.model.units import UNKNOWN, format_elapsed, format_size
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, wrap
 from fleet_smi.terminal.view.formatting import (
-    UNKNOWN,
     ToLocalTime,
-    format_elapsed,
     format_moment,
     short_model,
     to_local_time,

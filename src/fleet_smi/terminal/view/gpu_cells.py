@@ -7,8 +7,8 @@ from msgspec import Struct
 from fleet_smi.model.figures import GPU_FIGURES, Unit
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, State
 from fleet_smi.model.people import compute_or_all_processes
-from fleet_smi.model.units import format_gib
-from fleet_smi.terminal.view.formatting import UNKNOWN, format_percent, short_model
+from fleet_smi.model.units import UNKNOWN, format_gib
+from fleet_smi.terminal.view.formatting import format_percent, short_model
 from fleet_smi.terminal.view.holder import TextVariants, holder_variants
 
 OptionalNumber = int | float | None

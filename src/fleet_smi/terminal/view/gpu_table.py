@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from fleet_smi.model.fleet import State
+from fleet_smi.model.units import UNKNOWN
 from fleet_smi.terminal.paint import Span, TextRole, align_left, align_right, display_width
-from fleet_smi.terminal.view.formatting import UNKNOWN
 from fleet_smi.terminal.view.gpu_cells import GpuRow, MemoryCell
 from fleet_smi.terminal.view.holder import longest_fitting
 

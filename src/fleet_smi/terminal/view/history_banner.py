@@ -3,15 +3,9 @@
 from typing import Protocol
 
 from fleet_smi.model.fleet import Summary
+from fleet_smi.model.units import format_elapsed, pluralize
 from fleet_smi.terminal.paint import Paint, display_width
-from fleet_smi.terminal.view.formatting import (
-    SEPARATOR,
-    ToLocalTime,
-    format_elapsed,
-    format_moment,
-    pluralize,
-    to_local_time,
-)
+from fleet_smi.terminal.view.formatting import SEPARATOR, ToLocalTime, format_moment, to_local_time
 
 
 class DatedView(Protocol):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from fleet_smi.model.fleet import JudgedDevice, JudgedGpu
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner, owners
 from fleet_smi.model.snapshot import Fault, Process
-from fleet_smi.model.units import format_size
+from fleet_smi.model.units import format_elapsed, format_size, pluralize
 from fleet_smi.terminal.paint import display_width, truncate
-from fleet_smi.terminal.view.formatting import SEPARATOR, format_elapsed, pluralize
+from fleet_smi.terminal.view.formatting import SEPARATOR
 
 TextVariants = tuple[str, ...]
 """The same statement in several lengths, longest first."""

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.node_names import unique_node_names
+from fleet_smi.model.units import UNKNOWN, format_elapsed, pluralize
 from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, wrap
 from fleet_smi.terminal.view.formatting import (
-    UNKNOWN,
     count_models,
     empty_fleet_message,
-    format_elapsed,
-    pluralize,
     short_model,
     summary_lines,
 )

@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
 from fleet_smi.model.people import HIDDEN_USER, Holding, holdings_in_view
+from fleet_smi.model.units import UNKNOWN, format_elapsed
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, truncate
 from fleet_smi.terminal.view.formatting import (
     STATE_ORDER,
-    UNKNOWN,
     count_models,
     empty_fleet_message,
-    format_elapsed,
     format_percent,
     short_model,
     summary_lines,

@@ -7,9 +7,9 @@ from msgspec import Struct
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.people import HIDDEN_USER, owner
 from fleet_smi.model.snapshot import Process
-from fleet_smi.model.units import format_size
+from fleet_smi.model.units import UNKNOWN, format_elapsed, format_size
 from fleet_smi.terminal.paint import Span, align_left, align_right, display_width
-from fleet_smi.terminal.view.formatting import SEPARATOR, UNKNOWN, format_elapsed
+from fleet_smi.terminal.view.formatting import SEPARATOR
 
 _INDENT = "    "
 _GAP = "  "

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, Verdict
+from fleet_smi.model.units import format_elapsed
 from fleet_smi.terminal.paint import Span, wrap
-from fleet_smi.terminal.view.formatting import ToLocalTime, format_elapsed, format_moment
+from fleet_smi.terminal.view.formatting import ToLocalTime, format_moment
 
 _INDENT = 4
 _MEASUREMENTS = {

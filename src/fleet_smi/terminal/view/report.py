@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from fleet_smi.model.history import Job, Sums
+from fleet_smi.model.units import format_elapsed
 from fleet_smi.model.usage_report import (
     HOUR_SECONDS,
     HourOfDay,
@@ -31,7 +32,6 @@ from fleet_smi.terminal.paint import (
 )
 from fleet_smi.terminal.view.formatting import (
     ToLocalTime,
-    format_elapsed,
     format_percent,
     join_wrapped,
     to_local_time,

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from fleet_smi.model.units import format_elapsed
 from fleet_smi.terminal.paint import display_width
-from fleet_smi.terminal.view.formatting import ToLocalTime, format_elapsed, format_moment
+from fleet_smi.terminal.view.formatting import ToLocalTime, format_moment
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _STEPS = tuple(

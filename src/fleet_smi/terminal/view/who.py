@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from fleet_smi.model.people import Holding, PeopleView, Person
-from fleet_smi.model.units import GIB
+from fleet_smi.model.units import GIB, UNKNOWN, format_elapsed, pluralize
 from fleet_smi.terminal.paint import (
     Paint,
     Span,
@@ -16,12 +16,9 @@ from fleet_smi.terminal.paint import (
 from fleet_smi.terminal.view import process_lines
 from fleet_smi.terminal.view.formatting import (
     SEPARATOR,
-    UNKNOWN,
     ToLocalTime,
-    format_elapsed,
     format_moment,
     format_percent,
-    pluralize,
     short_model,
     to_local_time,
 )

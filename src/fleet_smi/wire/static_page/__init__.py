@@ -6,7 +6,8 @@ from datetime import datetime
 from hashlib import sha256
 
 from fleet_smi.model.fleet import STATES, FleetView, NodeView
-from fleet_smi.wire.static_page.formatting import PageClock, pluralize
+from fleet_smi.model.units import pluralize
+from fleet_smi.wire.static_page.formatting import PageClock
 from fleet_smi.wire.static_page.glyphs import glyph, legend, svg_symbols
 from fleet_smi.wire.static_page.markup import Html, element, fragment
 from fleet_smi.wire.static_page.node_card import render_card

@@ -9,11 +9,16 @@ from fleet_smi.model.fleet import JudgedDevice
 from fleet_smi.model.merge import all_processes
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner, owners
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.model.units import format_duration, format_gib, format_size
+from fleet_smi.model.units import (
+    MAX_SECONDS,
+    UNKNOWN,
+    format_elapsed,
+    format_gib,
+    format_size,
+    pluralize,
+)
 from fleet_smi.model.verdict.readings import total_process_memory
 
-UNKNOWN = "—"
-_MAX_SECONDS = 4e9  # the year 2096: beyond it, `datetime` or its time zone may overflow
 _MAX_OWNERS = 2
 
 
@@ -25,7 +30,7 @@ class PageClock(Struct, frozen=True):
 
     def format_time(self, at: float) -> str:
         """Return a time of day, "14:06:11", with the date if it is not today."""
-        if not abs(at) < _MAX_SECONDS:
+        if not abs(at) < MAX_SECONDS:
             return UNKNOWN
         then, today = self.to_local_time(at), self.to_local_time(self.now)
         return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%Y-%m-%d %H:%M}"
@@ -36,21 +41,7 @@ class PageClock(Struct, frozen=True):
 
     def format_age(self, at: float) -> str:
         """Return how long ago this was."""
-        return duration_or_unknown(self.now - at)
-
-
-def duration_or_unknown(seconds: float | None) -> str:
-    """Return a duration, or a dash when it is missing or impossible."""
-    if seconds is None or not abs(seconds) < _MAX_SECONDS:
-        return UNKNOWN
-    return format_duration(seconds)
-
-
-def pluralize(count: int, noun: str) -> str:
-    """Return the count with its noun: "1 node", "3 nodes"."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count} {noun}es" if noun.endswith("s") else f"{count} {noun}s"
+        return format_elapsed(self.now - at)
 
 
 def format_percent(value: float | None) -> str:

@@ -3,14 +3,12 @@
 from collections.abc import Iterator
 
 from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, JudgedInstance
+from fleet_smi.model.units import UNKNOWN, format_elapsed, pluralize
 from fleet_smi.wire.static_page.formatting import (
-    UNKNOWN,
     PageClock,
-    duration_or_unknown,
     format_owners,
     format_percent,
     gib_or_unknown,
-    pluralize,
     usage_by_owner,
 )
 from fleet_smi.wire.static_page.glyphs import glyph
@@ -94,7 +92,7 @@ def _held_by(part: JudgedDevice) -> str:
     owners, verdict = format_owners(part) or part.verdict.reason, part.verdict
     if verdict.state == "busy":
         return owners
-    return f"{owners} · idle {duration_or_unknown(verdict.idle_seconds)}"
+    return f"{owners} · idle {format_elapsed(verdict.idle_seconds)}"
 
 
 def _details(part: JudgedDevice, label: str, clock: PageClock) -> Html:

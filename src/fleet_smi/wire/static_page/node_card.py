@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fleet_smi.model.fleet import NodeView
-from fleet_smi.wire.static_page.formatting import UNKNOWN, PageClock, duration_or_unknown, pluralize
+from fleet_smi.model.units import UNKNOWN, format_elapsed, pluralize
+from fleet_smi.wire.static_page.formatting import PageClock
 from fleet_smi.wire.static_page.gpu_row import render_rows
 from fleet_smi.wire.static_page.markup import Html, element
 
@@ -47,7 +48,7 @@ def _age(node: NodeView, clock: PageClock) -> str:
     """Return when its data arrived, and how old they are; no clock of the node is involved."""
     if node.age_seconds is None:
         return "never reported"
-    at, age = clock.format_time(clock.now - node.age_seconds), duration_or_unknown(node.age_seconds)
+    at, age = clock.format_time(clock.now - node.age_seconds), format_elapsed(node.age_seconds)
     if node.silent:
         return f"silent for {age}" + ("" if at == UNKNOWN else f", last report {at}")
     return f"{at}, {age} old"
