@@ -89,7 +89,8 @@ static const struct fault *find_fault(const struct faults *faults, const char *f
     return NULL;
 }
 
-/* A handle getter is checked twice: for the machine, then for the GPU it found. */
+/* A handle getter comes here twice: first without a GPU, for the faults of the machine, then with
+   the one it found. The second time those of the machine must not be injected again. */
 static struct fault fault_now(const struct gpu *gpu, const char *function, enum scope scope)
 {
     const struct fault *fault = NULL;
@@ -124,9 +125,10 @@ static nvmlReturn_t resolve(nvmlDevice_t device, const struct gpu **gpu,
     return NVML_ERROR_GPU_IS_LOST;
 }
 
-/* Block until the scenario no longer has the fault "never" for this call. */
-static void wait_out(nvmlDevice_t device, const char *function, enum scope scope,
-                     const struct gpu *wanted)
+/* Block until the scenario no longer has the fault "never" for this call: a test ends a hang by
+   rewriting the file. */
+static void wait_while_hung(nvmlDevice_t device, const char *function, enum scope scope,
+                            const struct gpu *wanted)
 {
     char uuid[80] = ""; /* a copy: `wanted` is freed with its scenario by refresh() */
     if (wanted != NULL)
@@ -151,8 +153,8 @@ static void wait_out(nvmlDevice_t device, const char *function, enum scope scope
 
 /* Inject the fault of this call. The lock is released during delays, so that calls of other
    threads continue as in a real driver. */
-static nvmlReturn_t play(struct call *call, nvmlDevice_t device, const char *function,
-                         enum scope scope, const struct gpu *gpu)
+static nvmlReturn_t inject_fault(struct call *call, nvmlDevice_t device, const char *function,
+                                 enum scope scope, const struct gpu *gpu)
 {
     struct fault fault = fault_now(gpu, function, scope);
     switch (fault.kind) {
@@ -163,7 +165,7 @@ static nvmlReturn_t play(struct call *call, nvmlDevice_t device, const char *fun
         call->raw = fault.argument;
         return NVML_SUCCESS;
     case FAULT_NEVER:
-        wait_out(device, function, scope, gpu);
+        wait_while_hung(device, function, scope, gpu);
         return NVML_SUCCESS;
     case FAULT_SLOW:
         pthread_mutex_unlock(&lock);
@@ -175,8 +177,8 @@ static nvmlReturn_t play(struct call *call, nvmlDevice_t device, const char *fun
     }
 }
 
-static nvmlReturn_t admit(struct call *call, const char *function, int since, enum scope scope,
-                          nvmlDevice_t device)
+static nvmlReturn_t begin_call(struct call *call, const char *function, int since,
+                               enum scope scope, nvmlDevice_t device)
 {
     if (initialized == 0 && scope != WITHOUT_DRIVER)
         return NVML_ERROR_UNINITIALIZED;
@@ -188,7 +190,8 @@ static nvmlReturn_t admit(struct call *call, const char *function, int since, en
     if (with_device)
         status = resolve(device, &gpu, &call->instance);
     if (status == NVML_SUCCESS)
-        status = play(call, device, function, scope, gpu);
+        status = inject_fault(call, device, function, scope, gpu);
+    /* Again: a scenario that was reloaded during a delay has freed the GPU found above. */
     if (status == NVML_SUCCESS && with_device)
         status = resolve(device, &call->gpu, &call->instance);
     call->scenario = current;
@@ -202,7 +205,7 @@ struct call driver_enter(const char *function, int since, enum scope scope, nvml
     struct call call = {.status = NVML_SUCCESS, .locked = true};
     pthread_mutex_lock(&lock);
     refresh();
-    call.status = admit(&call, function, since, scope, device);
+    call.status = begin_call(&call, function, since, scope, device);
     if (call.status != NVML_SUCCESS)
         driver_leave(&call);
     return call;
@@ -235,7 +238,7 @@ nvmlReturn_t driver_find(struct call *call, const char *function, const struct g
     nvmlDevice_t handle = handle_of(instance != NULL ? instance->uuid : gpu->uuid);
     if (handle == NULL)
         return NVML_ERROR_MEMORY;
-    nvmlReturn_t status = play(call, NULL, function, HANDLE_GETTER, gpu);
+    nvmlReturn_t status = inject_fault(call, NULL, function, HANDLE_GETTER, gpu);
     if (status == NVML_SUCCESS)
         *device = handle;
     return status;
@@ -248,7 +251,7 @@ nvmlReturn_t driver_init(const char *function)
     refresh();
     nvmlReturn_t status = NVML_ERROR_DRIVER_NOT_LOADED;
     if (current != NULL)
-        status = play(&unused, NULL, function, HANDLE_GETTER, NULL);
+        status = inject_fault(&unused, NULL, function, HANDLE_GETTER, NULL);
     if (current != NULL && status == NVML_SUCCESS)
         status = (nvmlReturn_t)current->init;
     if (status == NVML_SUCCESS)

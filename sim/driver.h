@@ -28,7 +28,8 @@ struct call {
 struct call driver_enter(const char *function, int since, enum scope scope, nvmlDevice_t device);
 void driver_leave(struct call *call);
 
-/* Faults of a GPU that has no handle yet. */
+/* For functions that return handles: inject the faults of the GPU that was found, then issue its
+   handle. driver_enter() cannot do it, because it is not given a device. */
 nvmlReturn_t driver_find(struct call *call, const char *function, const struct gpu *gpu,
                          const struct instance *instance, nvmlDevice_t *device);
 
@@ -40,13 +41,13 @@ int driver_branch(void);
 void driver_version(char *text, size_t size);
 void driver_address(unsigned index, char *text, size_t size);
 
-/* API(since, name, arguments) { ASK(name, scope, device); ... }
-   build.py reads the first two to know which driver branch exports what. */
+/* API(since, name, arguments) { ENTER(name, scope, device); ... }
+   build.py reads `since` and `name` to know which driver branch exports what. */
 #define API(since, name, ...)        \
     enum { name##_since = (since) }; \
     nvmlReturn_t name(__VA_ARGS__)
 
-#define ASK(name, scope, device)                                 \
+#define ENTER(name, scope, device)                               \
     __attribute__((cleanup(driver_leave))) struct call call =    \
         driver_enter(#name, name##_since, scope, device);        \
     if (call.status != NVML_SUCCESS)                             \

@@ -66,7 +66,7 @@ static bool is_named(const char *id, const struct shown_gpu *gpu)
            strcasecmp(pci.busIdLegacy, id) == 0;
 }
 
-/* A GPU without a handle is selected when its index is requested. */
+/* A GPU that failed to open has no handle, hence no UUID or address: only its index selects it. */
 static bool wanted(const char *ids, const struct shown_gpu *gpu)
 {
     char copy[1024], *at = NULL;
@@ -263,15 +263,15 @@ static int show(const struct arguments *given, const struct selection *all)
     return given->xml ? print_xml(all) : print_table(all);
 }
 
-int main(int count, char **words)
+int main(int count, char **arguments)
 {
     struct arguments given = {.format = NULL};
     struct selection all;
     for (int i = 1; i < count; i++) {
-        if (strcmp(words[i], "-i") == 0 && i + 1 < count)
-            given.id = words[++i];
-        else if (!parse_argument(&given, words[i]))
-            return bad_argument(words[i]);
+        if (strcmp(arguments[i], "-i") == 0 && i + 1 < count)
+            given.id = arguments[++i];
+        else if (!parse_argument(&given, arguments[i]))
+            return bad_argument(arguments[i]);
     }
     bool csv = given.fields != NULL || given.process_fields != NULL;
     if (csv && (given.format == NULL || strncmp(given.format, "csv", 3) != 0))

@@ -9,26 +9,26 @@
 #define U32(since, name, scope, field)                         \
     API(since, name, nvmlDevice_t device, unsigned *value)     \
     {                                                          \
-        ASK(name, scope, device);                              \
+        ENTER(name, scope, device);                              \
         return put_u32(&call, value, call.gpu->field);         \
     }
 #define U64(since, name, scope, field)                               \
     API(since, name, nvmlDevice_t device, unsigned long long *value) \
     {                                                                \
-        ASK(name, scope, device);                                    \
+        ENTER(name, scope, device);                                    \
         return put_u64(&call, value, call.gpu->field);               \
     }
 #define TEXT(since, name, scope, field)                            \
     API(since, name, nvmlDevice_t device, char *text, unsigned size) \
     {                                                              \
-        ASK(name, scope, device);                                  \
+        ENTER(name, scope, device);                                  \
         return put_text(&call, text, size, call.gpu->field);       \
     }
 /* Current and pending mode, which are the same here. */
 #define PAIR(since, name, field)                                                 \
     API(since, name, nvmlDevice_t device, unsigned *now, unsigned *pending)      \
     {                                                                            \
-        ASK(name, GPU_ONLY, device);                                             \
+        ENTER(name, GPU_ONLY, device);                                             \
         nvmlReturn_t status = put_u32(&call, now, call.gpu->field);              \
         return status != NVML_SUCCESS ? status                                   \
                                       : put_u32(&call, pending, call.gpu->field); \
@@ -37,7 +37,7 @@
 #define ENGINE(since, name, field)                                                 \
     API(since, name, nvmlDevice_t device, unsigned *percent, unsigned *microseconds) \
     {                                                                              \
-        ASK(name, GPU_ONLY, device);                                               \
+        ENTER(name, GPU_ONLY, device);                                               \
         if (is_split(call.gpu))                                                    \
             return NVML_ERROR_NOT_SUPPORTED;                                       \
         if (microseconds != NULL)                                                  \
@@ -48,7 +48,7 @@
 #define NEVER_SUPPORTED(since, name)                   \
     API(since, name, nvmlDevice_t device, void *answer) \
     {                                                  \
-        ASK(name, ANY_HANDLE, device);                 \
+        ENTER(name, ANY_HANDLE, device);                 \
         (void)answer;                                  \
         return NVML_ERROR_NOT_SUPPORTED;               \
     }
@@ -99,7 +99,7 @@ NEVER_SUPPORTED(535, nvmlDeviceGetConfComputeProtectedMemoryUsage)
 
 API(319, nvmlDeviceGetDriverModel, nvmlDevice_t device, unsigned *now, unsigned *pending)
 {
-    ASK(nvmlDeviceGetDriverModel, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetDriverModel, ANY_HANDLE, device);
     (void)now, (void)pending;
     return NVML_ERROR_NOT_SUPPORTED; /* Windows only */
 }
@@ -111,7 +111,7 @@ API(545, nvmlDeviceGetDriverModel_v2, nvmlDevice_t device, unsigned *now, unsign
 
 API(319, nvmlDeviceGetName, nvmlDevice_t device, char *text, unsigned size)
 {
-    ASK(nvmlDeviceGetName, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetName, ANY_HANDLE, device);
     char name[192];
     if (call.instance == NULL)
         return put_text(&call, text, size, call.gpu->name);
@@ -121,14 +121,14 @@ API(319, nvmlDeviceGetName, nvmlDevice_t device, char *text, unsigned size)
 
 API(319, nvmlDeviceGetUUID, nvmlDevice_t device, char *text, unsigned size)
 {
-    ASK(nvmlDeviceGetUUID, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetUUID, ANY_HANDLE, device);
     return put_text(&call, text, size, call.instance ? call.instance->uuid : call.gpu->uuid);
 }
 
 /* Among all GPUs, or among the instances of the GPU. */
 API(319, nvmlDeviceGetIndex, nvmlDevice_t device, unsigned *index)
 {
-    ASK(nvmlDeviceGetIndex, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetIndex, ANY_HANDLE, device);
     ptrdiff_t place = call.instance ? call.instance - call.gpu->instances
                                     : call.gpu - call.scenario->gpus;
     return put_u32(&call, index, known((uint64_t)place));
@@ -149,7 +149,7 @@ enum { PCI_DEVICE = 0x233010DE, PCI_SUBSYSTEM = 0x16C110DE };
 
 API(384, nvmlDeviceGetPciInfo_v3, nvmlDevice_t device, nvmlPciInfo_t *info)
 {
-    ASK(nvmlDeviceGetPciInfo_v3, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetPciInfo_v3, ANY_HANDLE, device);
     struct address at = address_of(call.gpu);
     *info = (nvmlPciInfo_t){.domain = at.domain, .bus = at.bus, .device = at.device,
                             .pciDeviceId = PCI_DEVICE, .pciSubSystemId = PCI_SUBSYSTEM};
@@ -162,7 +162,7 @@ API(384, nvmlDeviceGetPciInfo_v3, nvmlDevice_t device, nvmlPciInfo_t *info)
 
 API(319, nvmlDeviceGetPciInfo_v2, nvmlDevice_t device, nvmlPciInfo_v2_t *info)
 {
-    ASK(nvmlDeviceGetPciInfo_v2, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetPciInfo_v2, ANY_HANDLE, device);
     struct address at = address_of(call.gpu);
     *info = (nvmlPciInfo_v2_t){.domain = at.domain, .bus = at.bus, .device = at.device,
                                .pciDeviceId = PCI_DEVICE, .pciSubSystemId = PCI_SUBSYSTEM};
@@ -178,7 +178,7 @@ API(319, nvmlDeviceGetPciInfo, nvmlDevice_t device, nvmlPciInfo_v2_t *info)
 
 API(535, nvmlDeviceGetPciInfoExt, nvmlDevice_t device, nvmlPciInfoExt_t *info)
 {
-    ASK(nvmlDeviceGetPciInfoExt, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetPciInfoExt, ANY_HANDLE, device);
     if (info->version != NVML_VERSION(*info, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     struct address at = address_of(call.gpu);
@@ -192,7 +192,7 @@ API(535, nvmlDeviceGetPciInfoExt, nvmlDevice_t device, nvmlPciInfoExt_t *info)
 
 API(340, nvmlDeviceGetCudaComputeCapability, nvmlDevice_t device, int *major, int *minor)
 {
-    ASK(nvmlDeviceGetCudaComputeCapability, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetCudaComputeCapability, ANY_HANDLE, device);
     nvmlReturn_t status = put_u32(&call, (unsigned *)major, call.gpu->capability_major);
     return status != NVML_SUCCESS
                ? status
@@ -201,13 +201,13 @@ API(340, nvmlDeviceGetCudaComputeCapability, nvmlDevice_t device, int *major, in
 
 API(495, nvmlDeviceGetBusType, nvmlDevice_t device, unsigned *type)
 {
-    ASK(nvmlDeviceGetBusType, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetBusType, ANY_HANDLE, device);
     return put_u32(&call, type, known(2)); /* PCI Express */
 }
 
 API(535, nvmlDeviceGetAddressingMode, nvmlDevice_t device, nvmlDeviceAddressingMode_t *mode)
 {
-    ASK(nvmlDeviceGetAddressingMode, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetAddressingMode, ANY_HANDLE, device);
     if (mode->version != NVML_VERSION(*mode, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     return put_u32(&call, &mode->value, call.gpu->addressing);
@@ -242,7 +242,7 @@ static nvmlReturn_t put_memory(const struct call *call, unsigned long long *tota
 /* This version has no field for reserved memory, and counts it as used. */
 API(319, nvmlDeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    ASK(nvmlDeviceGetMemoryInfo, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetMemoryInfo, ANY_HANDLE, device);
     struct memory is = memory_of(&call);
     struct number taken = {is.used.known, is.used.value + is.reserved.value};
     return put_memory(&call, &memory->total, &memory->free, &memory->used, is.total, taken);
@@ -250,7 +250,7 @@ API(319, nvmlDeviceGetMemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory)
 
 API(510, nvmlDeviceGetMemoryInfo_v2, nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
-    ASK(nvmlDeviceGetMemoryInfo_v2, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetMemoryInfo_v2, ANY_HANDLE, device);
     if (memory->version != NVML_VERSION(*memory, 2))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     struct memory is = memory_of(&call);
@@ -265,16 +265,16 @@ API(510, nvmlDeviceGetMemoryInfo_v2, nvmlDevice_t device, nvmlMemory_v2_t *memor
 
 API(319, nvmlDeviceGetBAR1MemoryInfo, nvmlDevice_t device, nvmlMemory_t *memory)
 {
-    ASK(nvmlDeviceGetBAR1MemoryInfo, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetBAR1MemoryInfo, ANY_HANDLE, device);
     return put_memory(&call, &memory->total, &memory->free, &memory->used, call.gpu->bar1_total,
                       call.gpu->bar1_used);
 }
 
-/* --- load, heat, power, clocks --- */
+/* --- load, temperature, power, clocks --- */
 
 API(319, nvmlDeviceGetUtilizationRates, nvmlDevice_t device, nvmlUtilization_t *rates)
 {
-    ASK(nvmlDeviceGetUtilizationRates, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetUtilizationRates, GPU_ONLY, device);
     if (is_split(call.gpu))
         return NVML_ERROR_NOT_SUPPORTED;
     nvmlReturn_t status = put_u32(&call, &rates->gpu, call.gpu->util_gpu);
@@ -284,7 +284,7 @@ API(319, nvmlDeviceGetUtilizationRates, nvmlDevice_t device, nvmlUtilization_t *
 
 API(319, nvmlDeviceGetTemperature, nvmlDevice_t device, unsigned sensor, unsigned *celsius)
 {
-    ASK(nvmlDeviceGetTemperature, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetTemperature, GPU_ONLY, device);
     if (sensor != 0)
         return NVML_ERROR_INVALID_ARGUMENT;
     return put_u32(&call, celsius, call.gpu->temperature);
@@ -292,7 +292,7 @@ API(319, nvmlDeviceGetTemperature, nvmlDevice_t device, unsigned sensor, unsigne
 
 API(570, nvmlDeviceGetTemperatureV, nvmlDevice_t device, nvmlTemperature_t *answer)
 {
-    ASK(nvmlDeviceGetTemperatureV, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetTemperatureV, GPU_ONLY, device);
     if (answer->version != NVML_VERSION(*answer, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (answer->sensorType != 0)
@@ -303,7 +303,7 @@ API(570, nvmlDeviceGetTemperatureV, nvmlDevice_t device, nvmlTemperature_t *answ
 API(319, nvmlDeviceGetTemperatureThreshold, nvmlDevice_t device, unsigned which,
     unsigned *celsius)
 {
-    ASK(nvmlDeviceGetTemperatureThreshold, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetTemperatureThreshold, GPU_ONLY, device);
     const struct number thresholds[] = {
         call.gpu->temperature_shutdown, call.gpu->temperature_slowdown, {false, 0},
         call.gpu->temperature_max};
@@ -314,7 +314,7 @@ API(319, nvmlDeviceGetTemperatureThreshold, nvmlDevice_t device, unsigned which,
 
 API(410, nvmlDeviceGetFanSpeed_v2, nvmlDevice_t device, unsigned fan, unsigned *percent)
 {
-    ASK(nvmlDeviceGetFanSpeed_v2, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetFanSpeed_v2, GPU_ONLY, device);
     if (call.gpu->fans.known && fan >= call.gpu->fans.value && !call.distorted)
         return call.gpu->fans.value == 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT;
     return put_u32(&call, percent, call.gpu->fan);
@@ -322,14 +322,14 @@ API(410, nvmlDeviceGetFanSpeed_v2, nvmlDevice_t device, unsigned fan, unsigned *
 
 API(319, nvmlDeviceGetPowerManagementMode, nvmlDevice_t device, unsigned *mode)
 {
-    ASK(nvmlDeviceGetPowerManagementMode, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetPowerManagementMode, GPU_ONLY, device);
     return put_u32(&call, mode, (struct number){call.gpu->power_limit.known, 1});
 }
 
 API(319, nvmlDeviceGetPowerManagementLimitConstraints, nvmlDevice_t device, unsigned *least,
     unsigned *most)
 {
-    ASK(nvmlDeviceGetPowerManagementLimitConstraints, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetPowerManagementLimitConstraints, GPU_ONLY, device);
     nvmlReturn_t status = put_u32(&call, least, call.gpu->power_limit_min);
     return status != NVML_SUCCESS ? status : put_u32(&call, most, call.gpu->power_limit_max);
 }
@@ -348,52 +348,52 @@ static nvmlReturn_t put_clock(const struct call *call, unsigned clock, bool most
 
 API(319, nvmlDeviceGetClockInfo, nvmlDevice_t device, unsigned clock, unsigned *mhz)
 {
-    ASK(nvmlDeviceGetClockInfo, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetClockInfo, GPU_ONLY, device);
     return put_clock(&call, clock, false, mhz);
 }
 
 API(319, nvmlDeviceGetMaxClockInfo, nvmlDevice_t device, unsigned clock, unsigned *mhz)
 {
-    ASK(nvmlDeviceGetMaxClockInfo, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetMaxClockInfo, GPU_ONLY, device);
     return put_clock(&call, clock, true, mhz);
 }
 
 API(375, nvmlDeviceGetClock, nvmlDevice_t device, unsigned clock, unsigned id, unsigned *mhz)
 {
-    ASK(nvmlDeviceGetClock, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetClock, GPU_ONLY, device);
     return put_clock(&call, clock, id != 0, mhz);
 }
 
 API(319, nvmlDeviceGetApplicationsClock, nvmlDevice_t device, unsigned clock, unsigned *mhz)
 {
-    ASK(nvmlDeviceGetApplicationsClock, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetApplicationsClock, GPU_ONLY, device);
     return put_clock(&call, clock, true, mhz);
 }
 
 API(319, nvmlDeviceGetDefaultApplicationsClock, nvmlDevice_t device, unsigned clock,
     unsigned *mhz)
 {
-    ASK(nvmlDeviceGetDefaultApplicationsClock, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetDefaultApplicationsClock, GPU_ONLY, device);
     return put_clock(&call, clock, true, mhz);
 }
 
 API(340, nvmlDeviceGetSupportedClocksThrottleReasons, nvmlDevice_t device,
     unsigned long long *mask)
 {
-    ASK(nvmlDeviceGetSupportedClocksThrottleReasons, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetSupportedClocksThrottleReasons, GPU_ONLY, device);
     return put_u64(&call, mask, (struct number){call.gpu->throttle.known, 0x1FF});
 }
 
 API(535, nvmlDeviceGetSupportedClocksEventReasons, nvmlDevice_t device, unsigned long long *mask)
 {
-    ASK(nvmlDeviceGetSupportedClocksEventReasons, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetSupportedClocksEventReasons, GPU_ONLY, device);
     return put_u64(&call, mask, (struct number){call.gpu->throttle.known, 0x1FF});
 }
 
 /* counter 0 is sent, 1 is received, as seen from the device */
 API(346, nvmlDeviceGetPcieThroughput, nvmlDevice_t device, unsigned counter, unsigned *kilobytes)
 {
-    ASK(nvmlDeviceGetPcieThroughput, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetPcieThroughput, GPU_ONLY, device);
     if (counter > 1)
         return NVML_ERROR_INVALID_ARGUMENT;
     return put_u32(&call, kilobytes, counter == 0 ? call.gpu->pcie_tx : call.gpu->pcie_rx);
@@ -419,7 +419,7 @@ static nvmlReturn_t put_ecc(const struct call *call, unsigned type, unsigned cou
 API(319, nvmlDeviceGetTotalEccErrors, nvmlDevice_t device, unsigned type, unsigned counter,
     unsigned long long *count)
 {
-    ASK(nvmlDeviceGetTotalEccErrors, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetTotalEccErrors, ANY_HANDLE, device);
     return put_ecc(&call, type, counter, count);
 }
 
@@ -427,7 +427,7 @@ API(319, nvmlDeviceGetTotalEccErrors, nvmlDevice_t device, unsigned type, unsign
 API(319, nvmlDeviceGetMemoryErrorCounter, nvmlDevice_t device, unsigned type, unsigned counter,
     unsigned location, unsigned long long *count)
 {
-    ASK(nvmlDeviceGetMemoryErrorCounter, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetMemoryErrorCounter, ANY_HANDLE, device);
     nvmlReturn_t status = put_ecc(&call, type, counter, count);
     if (status == NVML_SUCCESS && location != 2 && !call.distorted)
         *count = 0;
@@ -437,7 +437,7 @@ API(319, nvmlDeviceGetMemoryErrorCounter, nvmlDevice_t device, unsigned type, un
 API(331, nvmlDeviceGetRetiredPages, nvmlDevice_t device, unsigned cause, unsigned *count,
     unsigned long long *addresses)
 {
-    ASK(nvmlDeviceGetRetiredPages, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetRetiredPages, GPU_ONLY, device);
     struct number pages = cause == 0 ? call.gpu->retired_sbe : call.gpu->retired_dbe;
     unsigned room = *count;
     nvmlReturn_t status = put_u32(&call, count, pages);
@@ -453,7 +453,7 @@ API(331, nvmlDeviceGetRetiredPages, nvmlDevice_t device, unsigned cause, unsigne
 API(450, nvmlDeviceGetRemappedRows, nvmlDevice_t device, unsigned *corrected,
     unsigned *uncorrected, unsigned *pending, unsigned *failed)
 {
-    ASK(nvmlDeviceGetRemappedRows, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetRemappedRows, GPU_ONLY, device);
     nvmlReturn_t status = put_u32(&call, corrected, call.gpu->remapped_corrected);
     if (status == NVML_SUCCESS)
         status = put_u32(&call, uncorrected, call.gpu->remapped_uncorrected);
@@ -465,7 +465,7 @@ API(450, nvmlDeviceGetRemappedRows, nvmlDevice_t device, unsigned *corrected,
 API(450, nvmlDeviceGetRowRemapperHistogram, nvmlDevice_t device,
     nvmlRowRemapperHistogramValues_t *histogram)
 {
-    ASK(nvmlDeviceGetRowRemapperHistogram, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetRowRemapperHistogram, GPU_ONLY, device);
     if (!call.gpu->remapped_corrected.known)
         return NVML_ERROR_NOT_SUPPORTED;
     *histogram = (nvmlRowRemapperHistogramValues_t){.max = 2560};
@@ -501,7 +501,7 @@ static long long now_microseconds(void)
 
 API(384, nvmlDeviceGetFieldValues, nvmlDevice_t device, int count, nvmlFieldValue_t *values)
 {
-    ASK(nvmlDeviceGetFieldValues, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetFieldValues, GPU_ONLY, device);
     for (int i = 0; i < count; i++) {
         struct number answer = field_of(call.gpu, values[i].fieldId);
         bool newer = values[i].fieldId == 230 && scenario_branch(call.scenario) < 550;
@@ -519,19 +519,19 @@ API(384, nvmlDeviceGetFieldValues, nvmlDevice_t device, int count, nvmlFieldValu
 
 API(450, nvmlDeviceIsMigDeviceHandle, nvmlDevice_t device, unsigned *yes)
 {
-    ASK(nvmlDeviceIsMigDeviceHandle, ANY_HANDLE, device);
+    ENTER(nvmlDeviceIsMigDeviceHandle, ANY_HANDLE, device);
     return put_u32(&call, yes, known(call.instance != NULL));
 }
 
 API(450, nvmlDeviceGetMaxMigDeviceCount, nvmlDevice_t device, unsigned *count)
 {
-    ASK(nvmlDeviceGetMaxMigDeviceCount, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetMaxMigDeviceCount, GPU_ONLY, device);
     return put_u32(&call, count, known(call.gpu->mig.known ? NVML_MAX_MIG_DEVICES : 0));
 }
 
 API(450, nvmlDeviceGetGpuInstanceId, nvmlDevice_t device, unsigned *id)
 {
-    ASK(nvmlDeviceGetGpuInstanceId, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetGpuInstanceId, ANY_HANDLE, device);
     if (call.instance == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     return put_u32(&call, id, known(call.instance->gi));
@@ -539,7 +539,7 @@ API(450, nvmlDeviceGetGpuInstanceId, nvmlDevice_t device, unsigned *id)
 
 API(450, nvmlDeviceGetComputeInstanceId, nvmlDevice_t device, unsigned *id)
 {
-    ASK(nvmlDeviceGetComputeInstanceId, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetComputeInstanceId, ANY_HANDLE, device);
     if (call.instance == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     return put_u32(&call, id, known(call.instance->ci));
@@ -547,7 +547,7 @@ API(450, nvmlDeviceGetComputeInstanceId, nvmlDevice_t device, unsigned *id)
 
 API(450, nvmlDeviceGetAttributes_v2, nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
-    ASK(nvmlDeviceGetAttributes_v2, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetAttributes_v2, ANY_HANDLE, device);
     const struct instance *instance = call.instance;
     if (instance == NULL)
         return NVML_ERROR_NOT_SUPPORTED;

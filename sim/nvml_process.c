@@ -65,7 +65,7 @@ static nvmlReturn_t put_processes(const struct call *call, enum process_kind kin
 #define PROCESSES(since, name, kind, form)                            \
     API(since, name, nvmlDevice_t device, unsigned *count, void *list) \
     {                                                                 \
-        ASK(name, ANY_HANDLE, device);                                \
+        ENTER(name, ANY_HANDLE, device);                                \
         return put_processes(&call, kind, form, count, list);         \
     }
 #define V3 call.scenario->wide_v3 ? FORM_WIDE : FORM_V2
@@ -83,7 +83,7 @@ PROCESSES(510, nvmlDeviceGetMPSComputeRunningProcesses_v3, PROCESS_MPS, V3)
 API(535, nvmlDeviceGetRunningProcessDetailList, nvmlDevice_t device,
     nvmlProcessDetailList_t *details)
 {
-    ASK(nvmlDeviceGetRunningProcessDetailList, ANY_HANDLE, device);
+    ENTER(nvmlDeviceGetRunningProcessDetailList, ANY_HANDLE, device);
     if (details->version != NVML_VERSION(*details, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (details->mode > PROCESS_MPS)
@@ -152,14 +152,14 @@ static nvmlReturn_t put_samples(const struct call *call, unsigned long long last
 API(375, nvmlDeviceGetProcessUtilization, nvmlDevice_t device,
     nvmlProcessUtilizationSample_t *list, unsigned *count, unsigned long long last_seen)
 {
-    ASK(nvmlDeviceGetProcessUtilization, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetProcessUtilization, GPU_ONLY, device);
     return put_samples(&call, last_seen, count, list, write_old);
 }
 
 API(545, nvmlDeviceGetProcessesUtilizationInfo, nvmlDevice_t device,
     nvmlProcessesUtilizationInfo_t *info)
 {
-    ASK(nvmlDeviceGetProcessesUtilizationInfo, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetProcessesUtilizationInfo, GPU_ONLY, device);
     if (info->version != NVML_VERSION(*info, 1))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     return put_samples(&call, info->lastSeenTimeStamp, &info->processSamplesCount,

@@ -46,13 +46,13 @@ const char *nvmlErrorString(nvmlReturn_t code)
 
 API(319, nvmlSystemGetDriverVersion, char *text, unsigned size)
 {
-    ASK(nvmlSystemGetDriverVersion, WITHOUT_DEVICE, NULL);
+    ENTER(nvmlSystemGetDriverVersion, WITHOUT_DEVICE, NULL);
     return put_text(&call, text, size, call.scenario->driver);
 }
 
 API(319, nvmlSystemGetNVMLVersion, char *text, unsigned size)
 {
-    ASK(nvmlSystemGetNVMLVersion, WITHOUT_DRIVER, NULL);
+    ENTER(nvmlSystemGetNVMLVersion, WITHOUT_DRIVER, NULL);
     char version[64];
     snprintf(version, sizeof version, "%d.%s", atoi(call.scenario->cuda), call.scenario->driver);
     return put_text(&call, text, size, version);
@@ -69,13 +69,13 @@ static nvmlReturn_t cuda_version(const struct call *call, int *version)
 
 API(396, nvmlSystemGetCudaDriverVersion, int *version)
 {
-    ASK(nvmlSystemGetCudaDriverVersion, WITHOUT_DEVICE, NULL);
+    ENTER(nvmlSystemGetCudaDriverVersion, WITHOUT_DEVICE, NULL);
     return cuda_version(&call, version);
 }
 
 API(410, nvmlSystemGetCudaDriverVersion_v2, int *version)
 {
-    ASK(nvmlSystemGetCudaDriverVersion_v2, WITHOUT_DEVICE, NULL);
+    ENTER(nvmlSystemGetCudaDriverVersion_v2, WITHOUT_DEVICE, NULL);
     return cuda_version(&call, version);
 }
 
@@ -105,7 +105,7 @@ static nvmlReturn_t process_name(const struct scenario *scenario, unsigned pid, 
 
 API(319, nvmlSystemGetProcessName, unsigned pid, char *text, unsigned size)
 {
-    ASK(nvmlSystemGetProcessName, WITHOUT_DEVICE, NULL);
+    ENTER(nvmlSystemGetProcessName, WITHOUT_DEVICE, NULL);
     char name[1024];
     nvmlReturn_t status = process_name(call.scenario, pid, name, sizeof name);
     return status == NVML_SUCCESS ? put_text(&call, text, size, name) : status;
@@ -113,7 +113,7 @@ API(319, nvmlSystemGetProcessName, unsigned pid, char *text, unsigned size)
 
 API(319, nvmlDeviceGetCount_v2, unsigned *count)
 {
-    ASK(nvmlDeviceGetCount_v2, WITHOUT_DEVICE, NULL);
+    ENTER(nvmlDeviceGetCount_v2, WITHOUT_DEVICE, NULL);
     return put_u32(&call, count, known((uint64_t)call.scenario->gpu_count));
 }
 
@@ -124,7 +124,7 @@ API(319, nvmlDeviceGetCount, unsigned *count)
 
 API(319, nvmlDeviceGetHandleByIndex_v2, unsigned index, nvmlDevice_t *device)
 {
-    ASK(nvmlDeviceGetHandleByIndex_v2, HANDLE_GETTER, NULL);
+    ENTER(nvmlDeviceGetHandleByIndex_v2, HANDLE_GETTER, NULL);
     if (index >= (unsigned)call.scenario->gpu_count)
         return NVML_ERROR_INVALID_ARGUMENT;
     return driver_find(&call, "nvmlDeviceGetHandleByIndex_v2", &call.scenario->gpus[index], NULL,
@@ -138,7 +138,7 @@ API(319, nvmlDeviceGetHandleByIndex, unsigned index, nvmlDevice_t *device)
 
 API(319, nvmlDeviceGetHandleByUUID, const char *uuid, nvmlDevice_t *device)
 {
-    ASK(nvmlDeviceGetHandleByUUID, HANDLE_GETTER, NULL);
+    ENTER(nvmlDeviceGetHandleByUUID, HANDLE_GETTER, NULL);
     for (int g = 0; uuid != NULL && g < call.scenario->gpu_count; g++) {
         const struct gpu *gpu = &call.scenario->gpus[g];
         if (strcmp(gpu->uuid, uuid) == 0)
@@ -162,7 +162,7 @@ static bool same_address(const char *a, const char *b)
 
 API(319, nvmlDeviceGetHandleByPciBusId_v2, const char *address, nvmlDevice_t *device)
 {
-    ASK(nvmlDeviceGetHandleByPciBusId_v2, HANDLE_GETTER, NULL);
+    ENTER(nvmlDeviceGetHandleByPciBusId_v2, HANDLE_GETTER, NULL);
     for (int g = 0; address != NULL && g < call.scenario->gpu_count; g++) {
         const struct gpu *gpu = &call.scenario->gpus[g];
         if (same_address(gpu->pci, address))
@@ -178,7 +178,7 @@ API(319, nvmlDeviceGetHandleByPciBusId, const char *address, nvmlDevice_t *devic
 
 API(319, nvmlDeviceGetHandleBySerial, const char *serial, nvmlDevice_t *device)
 {
-    ASK(nvmlDeviceGetHandleBySerial, HANDLE_GETTER, NULL);
+    ENTER(nvmlDeviceGetHandleBySerial, HANDLE_GETTER, NULL);
     for (int g = 0; serial != NULL && g < call.scenario->gpu_count; g++) {
         const struct gpu *gpu = &call.scenario->gpus[g];
         if (strcmp(gpu->serial, serial) == 0)
@@ -190,7 +190,7 @@ API(319, nvmlDeviceGetHandleBySerial, const char *serial, nvmlDevice_t *device)
 API(450, nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t device, unsigned index,
     nvmlDevice_t *mig)
 {
-    ASK(nvmlDeviceGetMigDeviceHandleByIndex, GPU_ONLY, device);
+    ENTER(nvmlDeviceGetMigDeviceHandleByIndex, GPU_ONLY, device);
     if (!call.gpu->mig.known || call.gpu->mig.value == 0 ||
         index >= (unsigned)call.gpu->instance_count)
         return NVML_ERROR_NOT_FOUND;
@@ -200,7 +200,7 @@ API(450, nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t device, unsigned inde
 
 API(450, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, nvmlDevice_t mig, nvmlDevice_t *device)
 {
-    ASK(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, ANY_HANDLE, mig);
+    ENTER(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, ANY_HANDLE, mig);
     if (call.instance == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     return driver_find(&call, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", call.gpu, NULL,

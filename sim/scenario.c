@@ -47,21 +47,21 @@ static const struct word UNITS[] = {{"KiB", 1ull << 10}, {"MiB", 1ull << 20}, {"
                                     {"%", 1},            {"C", 1},            {"MHz", 1},
                                     {"", 1},             {NULL, 0}};
 
-/* A key of a gpu block. TEXT has a size, WORDS is an enumeration, SET a sum of its flags. */
-enum key_kind { NUMBER, TEXT, WORDS, SET };
+/* A key of a gpu block. TEXT has a size, CHOICE is one of `choices`, SET a sum of them. */
+enum key_kind { NUMBER, TEXT, CHOICE, SET };
 
 struct key {
     const char *name;
     enum key_kind kind;
     size_t offset, size;
-    const struct word *words;
-    const char *otherwise; /* the default */
+    const struct word *choices;
+    const char *fallback; /* where the block does not set the key */
 };
 
 #define FIELD(name) offsetof(struct gpu, name), sizeof(((struct gpu *)0)->name)
-#define NUM(name, otherwise) {#name, NUMBER, FIELD(name), NULL, otherwise}
-#define TXT(name, otherwise) {#name, TEXT, FIELD(name), NULL, otherwise}
-#define WORD(name, words, otherwise) {#name, WORDS, FIELD(name), words, otherwise}
+#define NUM(name, fallback) {#name, NUMBER, FIELD(name), NULL, fallback}
+#define TXT(name, fallback) {#name, TEXT, FIELD(name), NULL, fallback}
+#define WORD(name, choices, fallback) {#name, CHOICE, FIELD(name), choices, fallback}
 
 static const struct key KEYS[] = {
     TXT(name, "NVIDIA H100 80GB HBM3"),
@@ -136,11 +136,11 @@ static const struct key KEYS[] = {
 };
 enum { KEY_COUNT = sizeof KEYS / sizeof KEYS[0] };
 
-static bool find_word(const struct word *words, const char *text, uint64_t *value)
+static bool find_choice(const struct word *choices, const char *text, uint64_t *value)
 {
-    for (; words->text != NULL; words++) {
-        if (strcmp(words->text, text) == 0) {
-            *value = words->value;
+    for (; choices->text != NULL; choices++) {
+        if (strcmp(choices->text, text) == 0) {
+            *value = choices->value;
             return true;
         }
     }
@@ -159,7 +159,7 @@ static bool parse_amount(const char *text, uint64_t *value)
     double fraction = 0;
     if (*end == '.')
         fraction = strtod(end, &end);
-    if (!find_word(UNITS, end, &unit))
+    if (!find_choice(UNITS, end, &unit))
         return false;
     *value = whole * unit + (uint64_t)(fraction * (double)unit + 0.5);
     return true;
@@ -175,20 +175,20 @@ static bool parse_number(const char *text, struct number *number)
     return parse_amount(text[0] == 'P' ? text + 1 : text, &number->value); /* P8 is pstate 8 */
 }
 
-static bool parse_word(const struct word *words, const char *text, struct number *number)
+static bool parse_choice(const struct word *choices, const char *text, struct number *number)
 {
-    if (strcmp(text, "n/a") == 0 || !find_word(words, text, &number->value))
+    if (strcmp(text, "n/a") == 0 || !find_choice(choices, text, &number->value))
         return parse_number(text, number);
     number->known = true;
     return true;
 }
 
-static bool parse_set(const struct word *words, char *text, struct number *number)
+static bool parse_set(const struct word *choices, char *text, struct number *number)
 {
     struct number one = {false, 0};
     uint64_t sum = 0;
     for (char *at = NULL, *part = strtok_r(text, " ,", &at); part; part = strtok_r(NULL, " ,", &at)) {
-        if (!parse_word(words, part, &one))
+        if (!parse_choice(choices, part, &one))
             return false;
         sum |= one.value;
     }
@@ -208,10 +208,10 @@ static bool set_key(struct gpu *gpu, const struct key *key, const char *text)
     switch (key->kind) {
     case TEXT:
         return copy_text(field, key->size, text);
-    case WORDS:
-        return parse_word(key->words, text, field);
+    case CHOICE:
+        return parse_choice(key->choices, text, field);
     case SET:
-        return copy_text(copy, sizeof copy, text) && parse_set(key->words, copy, field);
+        return copy_text(copy, sizeof copy, text) && parse_set(key->choices, copy, field);
     default:
         return parse_number(text, field);
     }
@@ -245,7 +245,7 @@ static bool parse_fault(struct faults *faults, const char *text)
     else if (strncmp(what, "value=", 6) == 0)
         fault->kind = FAULT_VALUE;
     else
-        return find_word(ERRORS, what, &fault->argument) || parse_amount(what, &fault->argument);
+        return find_choice(ERRORS, what, &fault->argument) || parse_amount(what, &fault->argument);
     return fault->kind == FAULT_NEVER || parse_amount(strchr(what, '=') + 1, &fault->argument);
 }
 
@@ -259,7 +259,7 @@ static bool parse_process(struct gpu *gpu, char *text)
     int read = 0;
     uint64_t code;
     if (sscanf(text, "%u %15s %31s %n", &process->pid, kind, memory, &read) != 3 ||
-        !find_word(PROCESS_KINDS, kind, &code) || !parse_number(memory, &process->memory))
+        !find_choice(PROCESS_KINDS, kind, &code) || !parse_number(memory, &process->memory))
         return false;
     process->kind = (enum process_kind)code;
     gpu->process_count++;
@@ -343,7 +343,7 @@ static bool start_gpu(struct scenario *scenario)
     unsigned index = (unsigned)scenario->gpu_count++;
     struct gpu *gpu = &scenario->gpus[index];
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        if (KEYS[i].otherwise != NULL && !set_key(gpu, &KEYS[i], KEYS[i].otherwise))
+        if (KEYS[i].fallback != NULL && !set_key(gpu, &KEYS[i], KEYS[i].fallback))
             return false;
     }
     snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-00000000-0000-4000-8000-%012x", index);
@@ -372,7 +372,7 @@ static bool parse_gpu_line(struct gpu *gpu, const char *name, char *value)
 static bool parse_init(struct scenario *scenario, const char *value)
 {
     uint64_t code;
-    if (!find_word(INITS, value, &code) && !parse_amount(value, &code))
+    if (!find_choice(INITS, value, &code) && !parse_amount(value, &code))
         return false;
     scenario->init = (uint32_t)code;
     return true;

@@ -16,7 +16,7 @@ static struct format parse_format(const char *text)
                            .units = strstr(text, "nounits") == NULL};
 }
 
-/* Before 440 the driver spelled it out. */
+/* "[N/A]" where a reading is not supported; before branch 440 it was "[Not Supported]". */
 static const char *absent(nvmlReturn_t status, int branch, char *text, size_t size)
 {
     bool short_form = status == NVML_ERROR_NOT_SUPPORTED && branch >= 440;

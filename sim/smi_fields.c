@@ -36,8 +36,8 @@ struct field {
     enum kind kind;
     reader read;
     texter text;
-    const char *const *words;
-    unsigned argument; /* length of `words`, or which special field */
+    const char *const *names;
+    unsigned argument; /* length of `names`, or which special field */
 };
 
 /* Read one number with an NVML call whose last argument returns it. */
@@ -214,8 +214,8 @@ static nvmlReturn_t retired_double(nvmlDevice_t device, u64 *value)
 }
 
 #define N(name, unit, xml, since, kind, read) {name, unit, xml, since, kind, read, NULL, NULL, 0}
-#define W(name, since, words, read) \
-    {name, "", "", since, WORD, read, NULL, words, sizeof words / sizeof words[0]}
+#define W(name, since, names, read) \
+    {name, "", "", since, WORD, read, NULL, names, sizeof names / sizeof names[0]}
 #define T(name, text) {name, "", "", 0, TEXT, NULL, text, NULL, 0}
 #define S(name, since, which) {name, "", "", since, SPECIAL, NULL, NULL, NULL, which}
 
@@ -436,7 +436,7 @@ static void write_number(const struct field *field, u64 value, char *text, size_
         snprintf(text, size, "P%llu", value);
         break;
     case WORD:
-        snprintf(text, size, "%s", value < field->argument ? field->words[value] : "Unknown");
+        snprintf(text, size, "%s", value < field->argument ? field->names[value] : "Unknown");
         break;
     default:
         snprintf(text, size, "%llu", value);

@@ -244,9 +244,9 @@ static void value_text(const char *name, const struct selection *all, const stru
     bool absent = cell.status == NVML_ERROR_NOT_SUPPORTED ||
                   cell.status == NVML_ERROR_FUNCTION_NOT_FOUND;
     const char *unit = field != NULL ? field_unit(field, true) : "";
-    const char *blank = *unit == '\0' || strcmp(unit, "x") == 0 ? "" : " "; /* "16x", "35 C" */
+    const char *separator = *unit == '\0' || strcmp(unit, "x") == 0 ? "" : " "; /* "16x", "35 C" */
     if (cell.status == NVML_SUCCESS)
-        snprintf(text, size, "%s%s%s", cell.text, blank, unit);
+        snprintf(text, size, "%s%s%s", cell.text, separator, unit);
     else
         snprintf(text, size, "%s", absent ? "N/A" : nvmlErrorString(cell.status));
 }
