@@ -18,7 +18,7 @@ TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:opens
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
 run: .venv/run       ## a hub with this machine's GPUs, or with a simulated fleet where there are none
-	@$(BIN)/python web/build.py || echo "Going on with the plain table in its place."
+	@$(BIN)/python web/build.py || echo "Continuing with the plain table in its place."
 	@$(BIN)/fleet-smi demo --unless-gpus
 
 page: .venv/dev      ## the web page, built into the package

@@ -47,7 +47,7 @@ _SCROLL = """
 class PageCounters:
     """What Chromium has counted since the page was opened; `cpu` is the page's thread alone.
 
-    Whatever the page shows anew it lays out once: `layouts` counts its updates.
+    The page does one layout per update, so that `layouts` counts its updates.
     """
 
     at: float
@@ -132,5 +132,5 @@ class PageView:
 
 
 def _metrics(session: CDPSession) -> dict[str, float]:
-    told = session.send("Performance.getMetrics")["metrics"]
-    return {metric["name"]: metric["value"] for metric in told}
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return {metric["name"]: metric["value"] for metric in metrics}

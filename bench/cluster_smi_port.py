@@ -72,8 +72,8 @@ def push_reports(endpoint: str) -> None:
         socket.connect(endpoint)
     reports = [make_report(number) for number in range(NODES)]
     while True:
-        for socket, told in zip(sockets, reports, strict=True):
-            socket.send(told)
+        for socket, report in zip(sockets, reports, strict=True):
+            socket.send(report)
 
 
 class MessageCounter:

@@ -72,7 +72,7 @@ def query_pairs(measured: HistoryMeasurement) -> list[Pair]:
 def measure(days: int, rounds: int) -> HistoryMeasurement:
     """Generate a history of 1,000 GPUs once and measure queries on it."""
     path = BUILD / "history" / f"{NODES}-nodes-{days}-days-v{migrations.schema_version()}.db"
-    words = "" if path.exists() else _built(path, days)
+    build_note = "" if path.exists() else _built(path, days)
     gc.freeze()
     gc.set_threshold(*_SELDOM)
     size = MeasurementSeries(label=SIZE, values=(float(path.stat().st_size),))
@@ -81,7 +81,7 @@ def measure(days: int, rounds: int) -> HistoryMeasurement:
         sizes=[size, MeasurementSeries(label=SIZE_BUDGET, values=(10.0 * GIB,))],
         query_times=[*answers, MeasurementSeries(label=QUERY_BUDGET, values=(0.2,))],
         costs=[*_costs(), MeasurementSeries(label=COST_BUDGET, values=(10e-6,))],
-        notes=f"{words}with nothing of the file in memory: {at_first}\n",
+        notes=f"{build_note}with nothing of the file in memory: {at_first}\n",
     )
 
 
@@ -98,7 +98,7 @@ def queries(days: int) -> dict[str, Query]:
     """Return the queries that pages and reports make, each over its widest range."""
     end = synthetic_history.END
     long_ago, last = end - days * _DAY // 2, min(days, 30)
-    asked: dict[str, Query] = {
+    named: dict[str, Query] = {
         "the fleet at a moment": partial(_fleet, at=float(long_ago)),
         "strips, 1 hour": partial(_strips, start=end - _HOUR),
         "strips, 24 hours": partial(_strips, start=end - _DAY),
@@ -108,17 +108,17 @@ def queries(days: int) -> dict[str, Query]:
         f"jobs of a user, {last} days": partial(_jobs, start=end - last * _DAY, user=_USER),
         "jobs of all, 24 hours": partial(_jobs, start=end - _DAY, user=None),
     }
-    for words, seconds in (("1 hour", _HOUR), ("7 days", 7 * _DAY), (f"{days} days", days * _DAY)):
+    for span, seconds in (("1 hour", _HOUR), ("7 days", 7 * _DAY), (f"{days} days", days * _DAY)):
         start = end - seconds
-        asked[f"figures of a node, {words}"] = partial(_figures, start=start)
-        asked[f"ribbon, {words}"] = partial(_ribbon, start=start)
+        named[f"figures of a node, {span}"] = partial(_figures, start=start)
+        named[f"ribbon, {span}"] = partial(_ribbon, start=start)
     for by in get_args(GroupBy):
         for daily in (False, True):
             label = f"usage by {by}, {days} days{', daily' if daily else ''}"
             # Not aligned to days, so that hourly rows are summed as well.
             start = end - days * _DAY + 5 * _HOUR
-            asked[label] = partial(_usages, start=start, by=by, daily=daily)
-    return asked
+            named[label] = partial(_usages, start=start, by=by, daily=daily)
+    return named
 
 
 def _answers(path: Path, days: int, rounds: int) -> tuple[list[MeasurementSeries], str]:

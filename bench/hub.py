@@ -94,12 +94,12 @@ def _run(environment: Mapping[str, str]) -> HubRun:
             load.read_line()
         listeners.request()
         windows = tuple(_windows(hub.program, load))
-        heard = json.loads(listeners.request())
+        received = json.loads(listeners.request())
         return HubRun(
             windows=windows,
             hub_bytes=_resident_bytes(hub.program.pid),
-            listener_bytes_per_second=heard["bytes"] / sum(one.seconds for one in windows),
-            delays=tuple(heard["delays"]),
+            listener_bytes_per_second=received["bytes"] / sum(one.seconds for one in windows),
+            delays=tuple(received["delays"]),
         )
 
 

@@ -218,12 +218,12 @@ def _life(
 
 
 def _write_days(database: sqlite3.Connection) -> None:
-    somebody = f"CASE WHEN person = {NOBODY} THEN 0.0 ELSE {{}} END"
-    people = [f"sum({somebody.format(name)})" for name in SUM_COLUMNS]
+    of_users = f"CASE WHEN person = {NOBODY} THEN 0.0 ELSE {{}} END"
+    people = [f"sum({of_users.format(name)})" for name in SUM_COLUMNS]
     states = [f"sum(CASE WHEN state = '{one}' THEN gpu_seconds ELSE 0.0 END)" for one in STATES]
     days = [
         f"sum(CASE WHEN bucket / {DAY_SECONDS} % {len(DAY_COLUMNS)} = {number}"
-        f" THEN {somebody.format('gpu_seconds')} ELSE 0.0 END)"
+        f" THEN {of_users.format('gpu_seconds')} ELSE 0.0 END)"
         for number in range(len(DAY_COLUMNS))
     ]
     for table, key, seconds, more in (
@@ -240,12 +240,12 @@ def _write_days(database: sqlite3.Connection) -> None:
 
 def _write_fleet(database: sqlite3.Connection, nodes: int, start: int) -> None:
     week = 7 * DAY_SECONDS
-    heard = [
+    presence = [
         (node, float(at), float(min(at + week - 60, END)), True)
         for node in range(1, nodes + 1)
         for at in range(start, END, week)
     ]
-    _insert(database, "presence", heard)
+    _insert(database, "presence", presence)
     gpus = nodes * GPUS
     counts = {"free": 0.3 * gpus, "busy": 0.6 * gpus, "held": 0.1 * gpus}
     stood = [counts.get(state, 0.0) for state in STATES]

@@ -107,14 +107,14 @@ def test_a_dry_run_prints_every_step_and_needs_no_root(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     program = Path(sys.executable).with_name("fleet-smi")
-    for words in (f"ExecStart={program} agent\n", "[Install]\n", "systemctl daemon-reload\n"):
-        assert words in done.stdout
+    for text in (f"ExecStart={program} agent\n", "[Install]\n", "systemctl daemon-reload\n"):
+        assert text in done.stdout
     assert "hunter2" not in done.stdout
     assert not Path("/etc/systemd/system/fleet-smi-agent.service").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (("agent",), "the agent has no destination: give --to URL"),
         (("agent", "--to", "hub"), "--to: to = 'hub': is not a URL"),
@@ -124,9 +124,9 @@ def test_a_dry_run_prints_every_step_and_needs_no_root(tmp_path: Path) -> None:
         (("hub", "--user-name", "x\n[Service]"), "give a valid user name"),
     ],
 )
-def test_invalid_arguments_are_refused(arguments: tuple[str, ...], words: str) -> None:
+def test_invalid_arguments_are_refused(arguments: tuple[str, ...], message: str) -> None:
     assert_error_line(
-        run_fleet_smi("service", "install", *arguments, "--dry-run", env=ENV), 2, words
+        run_fleet_smi("service", "install", *arguments, "--dry-run", env=ENV), 2, message
     )
 
 
@@ -189,10 +189,10 @@ def test_systemd_analyze_accepts_the_unit(tmp_path: Path, role: str) -> None:
     assert (done.returncode, unknown) == (0, [])
 
 
-words = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), min_size=1)
+argument = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), min_size=1)
 
 
-@given(st.lists(words))
+@given(st.lists(argument))
 def test_command_arguments_survive_quoting(arguments: list[str]) -> None:
     text = render_unit(ServiceUnit(role="hub", command=("/x", *arguments), user="nobody"))
     (line,) = (line for line in text.split("\n") if line.startswith("ExecStart="))

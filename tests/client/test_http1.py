@@ -16,7 +16,7 @@ MOST = 1 << 20
 
 
 class Peer:
-    """The other end: says what it is told to, piece by piece, and then hangs up."""
+    """A scripted server: sends its response piece by piece, then closes the connection."""
 
     def __init__(self, pieces: Iterable[bytes], timeout_seconds: float = 5.0) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -27,13 +27,13 @@ class Peer:
         self._speaker.start()
 
     def _speak(self, pieces: Iterable[bytes]) -> None:
-        with contextlib.suppress(OSError):  # the test has heard enough
+        with contextlib.suppress(OSError):  # the client has closed the connection
             for piece in pieces:
                 self._sock.sendall(piece)
             self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> bytes:
-        """What was asked."""
+        """The request that was received."""
         self.exchange.close()
         self._speaker.join()
         received = b""

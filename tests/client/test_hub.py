@@ -18,7 +18,7 @@ from tests.client.scripted_server import ScriptedServer, http_response
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub
 
-SPOKEN = b'{"error":{"code":"x","message":"in the hub\'s words\\u001b[31m"}}'
+ERROR_BODY = b'{"error":{"code":"x","message":"from the hub\\u001b[31m"}}'
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def test_an_unknown_token_is_refused(hub: ThreadedHub) -> None:
     ],
 )
 def test_an_error_has_the_hubs_message_sanitised(status: str, kind: type[FleetError]) -> None:
-    error = received_error(http_response(SPOKEN, status))
+    error = received_error(http_response(ERROR_BODY, status))
     assert type(error) is kind
-    assert str(error).endswith("in the hub's words [31m")
+    assert str(error).endswith("from the hub [31m")
 
 
 @pytest.mark.parametrize("status", ["302 Found", "404 Not Found", "500 Oh"])
@@ -118,7 +118,7 @@ def test_every_option_of_a_request_for_gpus_is_sent_to_the_hub() -> None:
         max_used_percent=12.5,
         vendor="nvidia",
     )
-    refusal = http_response(SPOKEN, "400 Bad")
+    refusal = http_response(ERROR_BODY, "400 Bad")
     with ScriptedServer([refusal]) as peer, closing(HubClient(peer.url)) as client:
         with pytest.raises(UsageError):
             client.free(request, at=1700000000.0, explain=True)

@@ -16,10 +16,10 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Server:
-    """Answers every question with "ok", over TLS or not, and keeps what it has heard."""
+    """Responds to every request with "ok", over TLS or not, and records the requests."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
-        self.heard: list[bytes] = []
+        self.requests: list[bytes] = []
         self._context = context
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -46,8 +46,8 @@ class Server:
             sock.sendall(ANSWER)
             return
         with self._context.wrap_socket(sock, server_side=True) as wrapped:
-            while question := wrapped.recv(1 << 16):
-                self.heard.append(question)
+            while request := wrapped.recv(1 << 16):
+                self.requests.append(request)
                 wrapped.sendall(ANSWER)
 
     @property
@@ -84,7 +84,7 @@ def test_the_pinned_certificate_is_enough(secure: tuple[Server, str]) -> None:
     connection = HubConnection(hub.url, fingerprint=fingerprint, token="secret")
     assert [connection.request("GET", "/").body for _ in range(2)] == [b"ok", b"ok"]
     connection.close()
-    assert all(b"Authorization: Bearer secret\r\n" in question for question in hub.heard)
+    assert all(b"Authorization: Bearer secret\r\n" in request for request in hub.requests)
 
 
 def test_a_server_with_another_certificate_gets_no_token(secure: tuple[Server, str]) -> None:
@@ -92,14 +92,14 @@ def test_a_server_with_another_certificate_gets_no_token(secure: tuple[Server, s
     connection = HubConnection(hub.url, fingerprint=f"sha256:{'0' * 64}", token="secret")
     with pytest.raises(Refused, match="another certificate than the pinned one"):
         connection.request("GET", "/")
-    assert hub.heard == []
+    assert hub.requests == []
 
 
 def test_without_a_pin_the_certificate_must_be_trusted(secure: tuple[Server, str]) -> None:
     hub, _ = secure
     with pytest.raises(Refused, match="--fingerprint"):
         HubConnection(hub.url, token="secret").request("GET", "/")
-    assert hub.heard == []
+    assert hub.requests == []
 
 
 def test_https_to_an_http_server_is_an_error(plain: Server) -> None:

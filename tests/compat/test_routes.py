@@ -25,7 +25,7 @@ BUSY = gpu(0, processes=(process(7, "alice", name="python", command=SECRET),))
 
 
 class Away:
-    """A way to a node that was never heard of."""
+    """A source of a node that has never reported."""
 
     name = "pull"
     targets: Sequence[str] = ("gpu03",)
@@ -39,7 +39,7 @@ class Away:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
-    """Two nodes, one that was never heard of, and a password."""
+    """Two nodes, one that has never reported, and a password."""
     folder = tmp_path_factory.mktemp("hub")
     with ThreadedHub(folder, [Away()], hub__get_status_password=PASSWORD) as running:
         running.join_and_report(snapshot_now("gpu01", BUSY, gpu(1)))

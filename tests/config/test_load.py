@@ -60,7 +60,7 @@ def test_an_explicit_file_is_the_only_file_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (
             '\n[verdict]\nidle_windov = "1h"',
@@ -114,10 +114,10 @@ def test_an_explicit_file_is_the_only_file_read(tmp_path: Path) -> None:
         ('[hub]\ntls_cert = "/c"', "fleet-smi.toml:2: tls_cert and tls_key belong together"),
     ],
 )
-def test_a_bad_setting_is_refused_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+def test_a_bad_setting_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as refused:
         load(settings_file(tmp_path, text))
-    assert words in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 500
 

@@ -30,7 +30,7 @@ class Door:
 
     def __init__(self) -> None:
         self.knocks: list[float] = []
-        self.heard: Counter[str] = Counter()
+        self.reports: Counter[str] = Counter()
         self.is_open = False
         self._loop = asyncio.new_event_loop()
         self._server = self._loop.run_until_complete(
@@ -54,7 +54,7 @@ class Door:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().partition(b"content-length: ")[2].split()[0])
                 report = decode_report(await reader.readexactly(length))
-                self.heard[report.snapshots[-1].name] += 1
+                self.reports[report.snapshots[-1].name] += 1
                 body = encode_receipt(Receipt(hub="life"))
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
@@ -87,10 +87,10 @@ def test_reconnecting_agents_are_spread_over_time(door: Door, tmp_path: Path) ->
         agents(door, tmp_path, stack)
         wait_until(lambda: len(door.knocks) > 1.5 * AGENTS)
         door.is_open = True
-        wait_until(lambda: len(door.heard) == AGENTS)
+        wait_until(lambda: len(door.reports) == AGENTS)
     knocks = door.knocks[AGENTS:]  # at first they cannot know better
     ends = [bisect_left(knocks, at + WINDOW_SECONDS) for at in knocks]
     most = max(end - start for start, end in enumerate(ends))
     assert most < AGENTS / 2
     assert len(door.knocks) < 4 * AGENTS
-    assert set(door.heard.values()) == {1}
+    assert set(door.reports.values()) == {1}

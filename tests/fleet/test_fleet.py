@@ -148,7 +148,7 @@ def test_nodes_are_sorted_by_name() -> None:
 def test_a_removed_node_is_forgotten() -> None:
     fleet = fleet_of(snapshot(gpu()))
     fleet.remove("id-of-gpu01")
-    fleet.remove("never heard of")
+    fleet.remove("unknown")
     assert fleet.view(NOON).nodes == ()
     assert fleet.node("id-of-gpu01", NOON) is None
 
@@ -167,7 +167,7 @@ def test_the_parts_of_a_node_agree_with_its_view() -> None:
         assert parts.node.silent == whole.silent
         rows = [(row.uuid, row.verdict) for row in whole.gpus]
         assert [(card.uuid, verdict) for card, verdict in parts.gpus] == rows
-    assert fleet.node_parts("never heard of", NOON) is None
+    assert fleet.node_parts("unknown", NOON) is None
 
 
 def test_the_summary_counts_gpus_by_state_and_reporting_nodes() -> None:

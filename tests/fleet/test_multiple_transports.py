@@ -197,7 +197,7 @@ def test_name_and_labels_of_the_administrator_override_those_of_the_node() -> No
     assert fleet.label("id-of-gpu01", name="big one", labels={"rack": "7"})
     node = only_node(fleet)
     assert (node.name, node.labels) == ("big one", {"rack": "7", "room": "B"})
-    assert not fleet.label("never heard of", name="x")
+    assert not fleet.label("unknown", name="x")
 
 
 def test_an_empty_name_or_label_restores_that_of_the_node() -> None:

@@ -101,7 +101,7 @@ def test_a_node_that_never_reported_has_no_checkpoint() -> None:
     fleet = FleetState()
     fleet.add_target(PULL)
     assert fleet.checkpoint("pull:gpu01:7071") is None
-    assert fleet.checkpoint("never heard of") is None
+    assert fleet.checkpoint("unknown") is None
 
 
 def test_a_missing_gpu_stays_listed_after_a_restart() -> None:

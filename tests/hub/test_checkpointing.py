@@ -36,7 +36,7 @@ class OneNode:
         self.keeping = Checkpointer(self._fleet, memory, self.history, TimeSlots(1))
 
     def report(self, sequence: int) -> int | None:
-        """Up to where the node is told that its reports are safe."""
+        """The number up to which the receipt says that reports are durable."""
         sent = sample(sequence)
         change = self._fleet.apply(sent, NOON + sequence)
         assert change is not None

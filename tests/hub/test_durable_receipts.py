@@ -11,7 +11,7 @@ from tests.machines import wait_until
 
 
 class Reporting:
-    """A node that reports to a hub, which writes down when it is told to."""
+    """A node that reports to a hub, which saves when the test says so."""
 
     def __init__(self, memory: NodeStore[NodeCheckpoint]) -> None:
         self._hub = Hub(FleetState(), [], memory)

@@ -37,7 +37,7 @@ class Hub:
 
 
 class Screen:
-    """What one listener has been told, put together as a page does it."""
+    """What one subscriber has received, applied as a page does it."""
 
     def __init__(self, listener: Subscriber, *, gzip: bool = False) -> None:
         self.listener = listener

@@ -59,7 +59,7 @@ def test_no_change_gives_no_update() -> None:
     sent = StreamDiff(fleet)
     fleet.apply(snapshot(gpu()), NOON)
     assert sent.diff(["id-of-gpu01"], NOON) is not None
-    assert sent.diff(["id-of-gpu01", "never heard of"], NOON + 0.5) is None
+    assert sent.diff(["id-of-gpu01", "unknown"], NOON + 0.5) is None
 
 
 def test_a_state_change_is_sent_with_the_summary() -> None:
@@ -84,7 +84,7 @@ def test_a_silent_node_is_sent_as_silent_with_its_last_figures() -> None:
     assert silence is not None
     assert silence.nodes[0].silent
     assert (silence.summary.unknown, silence.summary.nodes_reporting) == (1, 0)
-    assert silence.figures[0].heard_at == NOON
+    assert silence.figures[0].reported_at == NOON
     assert sent.diff(["id-of-gpu01"], NOON + 61) is None
 
 

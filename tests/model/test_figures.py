@@ -71,4 +71,4 @@ def test_the_stream_carries_the_figures_that_are_marked_for_it() -> None:
     of_gpu = {streamed(figure.field) for figure in GPU_FIGURES if figure.stream}
     assert of_gpu == set(DeviceFigures.__struct_fields__)
     of_node = {figure.field for figure in NODE_FIGURES if figure.stream}
-    assert of_node == set(NodeFigures.__struct_fields__) - {"number", "heard_at", "parts"}
+    assert of_node == set(NodeFigures.__struct_fields__) - {"number", "reported_at", "parts"}

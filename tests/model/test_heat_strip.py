@@ -41,13 +41,13 @@ def runs(
     return heat_strip.strip_runs(stood, start, end, columns)
 
 
-def told(found: Sequence[StripRun]) -> list[tuple[float, float, str, str, int]]:
+def as_tuples(found: Sequence[StripRun]) -> list[tuple[float, float, str, str, int]]:
     return [(r.start - START, r.end - START, r.state, r.user, r.others) for r in found]
 
 
 def test_adjacent_columns_that_look_alike_are_one_run() -> None:
     day = [period(-50, 200, "busy", "alice"), period(200, 900), period(900, None, "held", "bob")]
-    assert told(runs(day, START, START + 1000, 10)) == [
+    assert as_tuples(runs(day, START, START + 1000, 10)) == [
         (0, 200, "busy", "alice", 0),
         (200, 900, "free", NO_USER, 0),
         (900, 1000, "held", "bob", 0),
@@ -56,12 +56,12 @@ def test_adjacent_columns_that_look_alike_are_one_run() -> None:
 
 def test_the_same_look_in_two_periods_is_one_run() -> None:
     restarted = [period(0, 300, "busy", "alice"), period(300, 1000, "busy", "alice")]
-    assert told(runs(restarted, START, START + 1000, 10)) == [(0, 1000, "busy", "alice", 0)]
+    assert as_tuples(runs(restarted, START, START + 1000, 10)) == [(0, 1000, "busy", "alice", 0)]
 
 
 def test_a_column_shows_the_state_that_covers_most_of_it() -> None:
     brief = [period(0, 60), period(60, 90, "busy", "alice"), period(90, 100, "busy", "bob")]
-    assert told(runs(brief, START, START + 100, 1)) == [(0, 100, "free", NO_USER, 0)]
+    assert as_tuples(runs(brief, START, START + 100, 1)) == [(0, 100, "free", NO_USER, 0)]
 
 
 def test_time_of_a_user_alone_and_shared_is_added_up() -> None:
@@ -70,12 +70,12 @@ def test_time_of_a_user_alone_and_shared_is_added_up() -> None:
         period(30, 62, "busy", "alice", "bob"),
         period(62, 100, "busy", "carol"),
     ]
-    assert told(runs(shared, START, START + 100, 1)) == [(0, 100, "busy", "alice", 1)]
+    assert as_tuples(runs(shared, START, START + 100, 1)) == [(0, 100, "busy", "alice", 1)]
 
 
 def test_columns_of_a_silent_node_are_empty() -> None:
     silent = [period(0, 240), period(560, 1000)]
-    assert told(runs(silent, START, START + 1000, 10)) == [
+    assert as_tuples(runs(silent, START, START + 1000, 10)) == [
         (0, 200, "free", NO_USER, 0),
         (600, 1000, "free", NO_USER, 0),
     ]
@@ -84,7 +84,9 @@ def test_columns_of_a_silent_node_are_empty() -> None:
 
 
 def test_half_a_column_of_reports_is_enough_to_show_it() -> None:
-    assert told(runs([period(0, 250)], START, START + 1000, 10)) == [(0, 300, "free", NO_USER, 0)]
+    assert as_tuples(runs([period(0, 250)], START, START + 1000, 10)) == [
+        (0, 300, "free", NO_USER, 0)
+    ]
 
 
 def test_the_user_with_the_most_memory_is_named() -> None:
@@ -95,13 +97,13 @@ def test_the_user_with_the_most_memory_is_named() -> None:
         reason="",
         holders=(holder("alice", 1, 2 * GIB), holder("bob", 2, GIB), holder("bob", 3, 3 * GIB)),
     )
-    assert told(runs([both], START, START + 10, 1)) == [(0, 10, "busy", "bob", 1)]
+    assert as_tuples(runs([both], START, START + 10, 1)) == [(0, 10, "busy", "bob", 1)]
 
 
 @pytest.mark.parametrize("state", ["free", "leased", "broken", "unknown"])
 def test_the_display_on_a_free_gpu_is_not_named(state: State) -> None:
     found = runs([period(0, None, state, "root")], START, START + 10, 1)
-    assert told(found) == [(0, 10, state, NO_USER, 0)]
+    assert as_tuples(found) == [(0, 10, state, NO_USER, 0)]
 
 
 def test_the_load_of_a_run_is_the_mean_of_its_columns() -> None:
@@ -123,7 +125,7 @@ def test_a_sampled_column_shows_the_majority_of_its_three_samples() -> None:
         loads=bytearray([0, 10, 0, 0, 80, 0, 0, heat_strip.UNKNOWN_LOAD, 0, 0, 0, 0]),
     )
     found = heat_strip.strip_runs_from_samples(samples, looks, between)
-    assert told(found) == [
+    assert as_tuples(found) == [
         (0, 100, "free", NO_USER, 0),
         (100, 200, "busy", "alice", 1),
         (200, 300, "free", NO_USER, 0),
@@ -145,7 +147,7 @@ LOOKS = st.tuples(st.sampled_from(STATES), st.sampled_from([(), ("a",), ("b",), 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Period]:
-    """Periods in order; some parts were not heard, and the last may still go on."""
+    """Periods in order; the node was silent in some parts, and the last may be open."""
     found: list[Period] = []
     for first, last in pairwise(draw(EDGES)):
         if draw(st.integers(0, 4)):
@@ -161,7 +163,7 @@ def histories(draw: st.DrawFn) -> list[Period]:
 def second_by_second(
     periods: list[Period], seconds: int, columns: int
 ) -> list[set[tuple[str, str]] | None]:
-    """The looks that no other look beats, of each column; nothing where it was hardly heard."""
+    """The looks that no other look beats, of each column; nothing where it mostly was silent."""
     width = seconds // columns
     found: list[set[tuple[str, str]] | None] = []
     for column in range(columns):
@@ -171,9 +173,9 @@ def second_by_second(
                 if each.start <= START + second and (each.end or 1e18) > START + second:
                     taken = each.state in ("busy", "held", "ghost") and each.holders
                     count[each.state, each.holders[0].user if taken else NO_USER] += 1
-        heard = 2 * count.total() >= width
+        is_reported = 2 * count.total() >= width
         most = max(count.values(), default=0)
-        found.append({look for look in count if count[look] == most} if heard else None)
+        found.append({look for look in count if count[look] == most} if is_reported else None)
     return found
 
 

@@ -24,8 +24,10 @@ def processes(view: FleetView | NodeView) -> list[Process]:
 
 
 def test_secrets_are_redacted_everywhere_in_a_snapshot() -> None:
-    told = snapshot(gpu(0, processes=(SECRET,)), gpu(1, instances=(instance(processes=(SECRET,)),)))
-    shown = redact_snapshot(told)
+    original = snapshot(
+        gpu(0, processes=(SECRET,)), gpu(1, instances=(instance(processes=(SECRET,)),))
+    )
+    shown = redact_snapshot(original)
     assert shown.gpus[0].processes[0].command == "app --password=•••"  # type: ignore[index]
     assert shown.gpus[1].instances[0].processes[0].command == "app --password=•••"  # type: ignore[index]
     assert redact_snapshot(shown) is shown

@@ -40,12 +40,12 @@ def fleet(*nodes: NodeView) -> FleetView:
     return FleetView(taken_at=NOON, summary=summarize_nodes(nodes), nodes=nodes)
 
 
-def labels(view: FleetView, **asked: Any) -> list[str]:
-    return [one.label for one in find_offer(view, GpuRequest(**asked)).offered]
+def labels(view: FleetView, **fields: Any) -> list[str]:
+    return [one.label for one in find_offer(view, GpuRequest(**fields)).offered]
 
 
-def refusals(view: FleetView, **asked: Any) -> list[tuple[str, int | None, str]]:
-    refused = find_offer(view, GpuRequest(**asked)).refused
+def refusals(view: FleetView, **fields: Any) -> list[tuple[str, int | None, str]]:
+    refused = find_offer(view, GpuRequest(**fields)).refused
     return [(one.node, one.index, one.words) for one in refused]
 
 
@@ -168,9 +168,11 @@ def test_an_unmet_request_names_the_next_likely_gpu() -> None:
     short = card(0, "held", idle_seconds=700.0, **BUSY)
     long = card(1, "held", idle_seconds=9000.0, **BUSY)
     view = fleet(node("gpu01", card(2), card(3)), node("gpu02", short, long))
-    with pytest.raises(Unmet) as told:
+    with pytest.raises(Unmet) as raised:
         require_offer(view, GpuRequest(count=16))
-    assert str(told.value) == ("2 GPUs are free, 16 were requested; the next likely one is gpu02:1")
+    assert str(raised.value) == (
+        "2 GPUs are free, 16 were requested; the next likely one is gpu02:1"
+    )
 
 
 def test_without_a_held_gpu_the_least_busy_is_the_next_likely() -> None:
@@ -194,10 +196,10 @@ def test_a_met_request_is_returned() -> None:
     assert len(require_offer(fleet(node("gpu01", card(0))), GpuRequest(count=1)).offered) == 1
 
 
-@pytest.mark.parametrize("asked", [{"count": -1}, {"policy": "astrology"}])
-def test_an_invalid_request_is_refused(asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fields", [{"count": -1}, {"policy": "astrology"}])
+def test_an_invalid_request_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        find_offer(fleet(), GpuRequest(**asked))
+        find_offer(fleet(), GpuRequest(**fields))
 
 
 BARE: dict[str, Any] = {

@@ -53,9 +53,9 @@ def brief(card: JudgedGpu) -> GpuPayload:
 
 def test_figures_are_rounded_to_whole_numbers() -> None:
     card = gpu(busy_percent=96.4, temperature_celsius=64.6, power_watts=311.52)
-    told = figures(node(judged(card)))
-    assert told.parts == (DeviceFigures(96, 4, 65, 312),)
-    assert (told.number, told.heard_at) == (7, int(NOON) - 2)
+    payload = figures(node(judged(card)))
+    assert payload.parts == (DeviceFigures(96, 4, 65, 312),)
+    assert (payload.number, payload.reported_at) == (7, int(NOON) - 2)
 
 
 def test_unmeasured_is_none_and_zero_is_zero() -> None:
@@ -71,15 +71,15 @@ def test_nan_and_infinity_are_not_measured(impossible: float) -> None:
 
 def test_host_figures_are_percentages() -> None:
     host = Host(cpu_percent=12.6, memory_used_bytes=GIB, memory_total_bytes=3 * GIB)
-    told = figures(node(host=host))
-    assert (told.cpu_percent, told.memory_percent) == (13, 33)
+    payload = figures(node(host=host))
+    assert (payload.cpu_percent, payload.memory_percent) == (13, 33)
 
 
 def test_a_node_that_never_reported_has_no_sample_time() -> None:
     silent = node(taken_at=None, age_seconds=None, silent=True, trouble="no route to host")
-    assert figures(silent).heard_at is None
-    told = facts(silent)
-    assert (told.silent, told.trouble, told.gpus) == (True, "no route to host", ())
+    assert figures(silent).reported_at is None
+    payload = facts(silent)
+    assert (payload.silent, payload.trouble, payload.gpus) == (True, "no route to host", ())
 
 
 def test_the_reason_of_a_busy_gpu_is_left_out() -> None:
@@ -151,8 +151,8 @@ def test_rows_of_instances_follow_their_gpu() -> None:
 
 def test_warnings_are_counted() -> None:
     failed = CollectorRun(name="nvidia", outcome="failed", seconds=1.0)
-    told = facts(node(runs=(failed,), clock_skew_seconds=600.0, trouble="x"))
-    assert told.warnings == 3
+    payload = facts(node(runs=(failed,), clock_skew_seconds=600.0, trouble="x"))
+    assert payload.warnings == 3
 
 
 def test_the_summary_counts_gpus_by_state_and_reporting_nodes() -> None:

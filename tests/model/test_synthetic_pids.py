@@ -38,5 +38,5 @@ def test_other_traits_give_another_pid() -> None:
 def test_a_synthetic_pid_is_never_shown() -> None:
     nameless = replace(process(synthetic_pid("x"), None, name="trainer"), pid_is_made=True)
     assert "somebody" in judge_once(gpu(processes=(nameless,))).reason
-    told = process(4711, None, name="trainer")
-    assert "pid 4711" in judge_once(gpu(processes=(told, nameless))).reason
+    named = process(4711, None, name="trainer")
+    assert "pid 4711" in judge_once(gpu(processes=(named, nameless))).reason

@@ -50,8 +50,8 @@ def gpu(index: int, uuid: str) -> JudgedGpu:
 
 
 def test_hours_of_the_day_are_the_mean_of_all_days() -> None:
-    told = hours_of_day([moment(NOW, 2), moment(NOW + 24 * HOUR, 6), moment(NOW + HOUR, 1)], utc)
-    assert [(each.hour, each.in_use, each.gpus) for each in told] == [(14, 4, 8), (15, 1, 8)]
+    hours = hours_of_day([moment(NOW, 2), moment(NOW + 24 * HOUR, 6), moment(NOW + HOUR, 1)], utc)
+    assert [(each.hour, each.in_use, each.gpus) for each in hours] == [(14, 4, 8), (15, 1, 8)]
 
 
 def test_an_hour_without_reports_is_left_out() -> None:
@@ -74,18 +74,18 @@ def test_an_unused_gpu_is_the_least_used() -> None:
         node("gpu1", gpu(0, "c")),
     )
     had = replace(NOTHING, rows=(Usage(name="b", sums=sums(3, 0.5)),))
-    told = build_usage_report(NOTHING, had, nodes, ribbon(), (), to_local_time=utc)
-    names = [(each.name, each.sums.gpu_seconds / HOUR) for each in told.least_used]
+    report = build_usage_report(NOTHING, had, nodes, ribbon(), (), to_local_time=utc)
+    names = [(each.name, each.sums.gpu_seconds / HOUR) for each in report.least_used]
     assert names == [("gpu1:0", 0), ("gpu2:0", 0), ("gpu10:3", 0), ("gpu2:1", 3)]
 
 
 def test_a_gpu_without_a_measured_load_counts_as_working() -> None:
-    untold = Usage(name="a", sums=Sums(gpu_seconds=2 * HOUR))
+    unreport = Usage(name="a", sums=Sums(gpu_seconds=2 * HOUR))
     lazy = Usage(name="b", sums=sums(3, 0.1))
-    gpus = replace(NOTHING, rows=(untold, lazy))
+    gpus = replace(NOTHING, rows=(unreport, lazy))
     both = view(node("n", gpu(0, "a"), gpu(1, "b")))
-    told = build_usage_report(NOTHING, gpus, both, ribbon(), (), to_local_time=utc)
-    assert [each.name for each in told.least_used] == ["n:1", "n:0"]
+    report = build_usage_report(NOTHING, gpus, both, ribbon(), (), to_local_time=utc)
+    assert [each.name for each in report.least_used] == ["n:1", "n:0"]
 
 
 def test_a_gpu_of_a_silent_node_is_not_called_unused() -> None:
@@ -97,10 +97,10 @@ def test_a_gpu_of_a_silent_node_is_not_called_unused() -> None:
 
 
 def test_a_gpu_with_instances_is_listed_by_instance() -> None:
-    told = build_usage_report(
+    report = build_usage_report(
         NOTHING, NOTHING, view(samples.sliced()), ribbon(), (), to_local_time=utc
     )
-    names = [each.name for each in told.least_used]
+    names = [each.name for each in report.least_used]
     assert names == ["mig01:0 1g.5gb", "mig01:0 1g.5gb+me", "mig01:0 3g.20gb", "mig01:1"]
 
 
@@ -147,25 +147,25 @@ def test_a_total_is_the_sum_of_each_figure(every: list[Sums]) -> None:
 
 
 def test_the_shares_of_users_add_up() -> None:
-    told = lab_week()
+    report = lab_week()
     shares = [
-        share_percent(each.gpu_seconds, told.usages.total.gpu_seconds)
+        share_percent(each.gpu_seconds, report.usages.total.gpu_seconds)
         for each in USER_SUMS.values()
     ]
     assert sum(share for share in shares if share is not None) == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
-    "seconds, words",
+    "seconds, text",
     [(0, "0"), (360, "0.1"), (9.9 * HOUR, "9.9"), (9.97 * HOUR, "10"), (2425 * HOUR, "2,425")],
 )
-def test_few_hours_are_formatted_with_a_decimal(seconds: float, words: str) -> None:
-    assert format_hours(seconds) == words
+def test_few_hours_are_formatted_with_a_decimal(seconds: float, text: str) -> None:
+    assert format_hours(seconds) == text
 
 
-@pytest.mark.parametrize("share, words", [(1.0, "all"), (0.99999, "99.9 %"), (0.5, "50.0 %")])
-def test_not_quite_all_of_the_time_is_not_called_all(share: float, words: str) -> None:
-    assert format_coverage(replace(lab_week(), heard=share)) == words
+@pytest.mark.parametrize("share, text", [(1.0, "all"), (0.99999, "99.9 %"), (0.5, "50.0 %")])
+def test_not_quite_all_of_the_time_is_not_called_all(share: float, text: str) -> None:
+    assert format_coverage(replace(lab_week(), heard=share)) == text
     assert format_coverage(replace(lab_week(), heard=None)) == ""
 
 
@@ -184,5 +184,5 @@ def test_figures_are_formatted_as_text() -> None:
 
 def test_a_running_job_is_listed_as_waste_too() -> None:
     job = Job(id="1", user="a", command=None, start=NOW, end=None, gpus=1, sums=sums(9, 0, 9))
-    told = build_usage_report(NOTHING, NOTHING, view(), ribbon(), [job], to_local_time=utc)
-    assert told.waste == (job,)
+    report = build_usage_report(NOTHING, NOTHING, view(), ribbon(), [job], to_local_time=utc)
+    assert report.waste == (job,)

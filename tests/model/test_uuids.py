@@ -18,11 +18,11 @@ def test_a_duplicate_uuid_is_numbered_and_collides_with_none() -> None:
 
 @given(st.lists(st.tuples(UUIDS, st.lists(UUIDS, max_size=3)), max_size=6))
 def test_every_device_has_a_unique_id_and_the_first_is_unchanged(
-    told: list[tuple[str, list[str]]],
+    devices: list[tuple[str, list[str]]],
 ) -> None:
     cards = [
         gpu(place, uuid=uuid, instances=tuple(instance(uuid=part) for part in parts))
-        for place, (uuid, parts) in enumerate(told)
+        for place, (uuid, parts) in enumerate(devices)
     ]
     before = snapshot(*cards)
     uuids = snapshot_uuids(with_unique_uuids(before))

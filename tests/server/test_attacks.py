@@ -2,11 +2,11 @@
 
 | what happened elsewhere                          | the rule here                              |
 |--------------------------------------------------|--------------------------------------------|
-| a server open to the network by default          | loopback, or somebody who must show a token|
+| a server open to the network by default          | loopback, or a token is required           |
 | CORS for everybody, or by a fall-back            | no CORS at all                             |
 | DNS rebinding                                    | names of the hub alone (also test_guard)   |
 | an endpoint that tells password hashes           | nothing that is listed holds a secret      |
-| credentials sent to whoever claims to be a node  | a credential is bound to one node          |
+| credentials sent to any host that claims a name  | a credential is bound to one node          |
 | commands in names that are run                   | shell-quoted (test_tls)                    |
 | SQL in names that is run                         | parameters only                            |
 | a pickle that runs code                          | no pickle, anywhere                        |
@@ -55,7 +55,7 @@ def credentials(engine: Engine) -> Iterator[CredentialCache]:
 
 
 def guarded(access: AccessControl) -> AsgiApp:
-    """An app that tells a secret to whoever may look."""
+    """An app that returns a secret to those who may view."""
 
     async def secret(scope: Message, receive: Receive, send: Send) -> None:
         who = access.authenticate(scope["headers"], scope["client"][0], scope["method"])

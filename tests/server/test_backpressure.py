@@ -49,6 +49,6 @@ def test_every_queued_report_is_answered(tmp_path: Path, monkeypatch: pytest.Mon
             line.sendall(request(token, number))
         crowd.pop().close()
         assert {response(line).status for line in crowd} == {200}
-        for number, line in enumerate(crowd, 40):  # they are heard again after they waited
+        for number, line in enumerate(crowd, 40):  # they are accepted again after they waited
             line.sendall(request(token, number))
         assert {response(line).status for line in crowd} == {200}

@@ -95,7 +95,7 @@ def in_pieces(hub: ThreadedHub, token: str, size: int) -> bytes:
     piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(head.encode())
-        with contextlib.suppress(ConnectionError):  # it has heard enough
+        with contextlib.suppress(ConnectionError):  # the server has closed the connection
             for _ in range(size // 0x10000):
                 connection.sendall(piece)
         return connection.recv(64)
@@ -153,7 +153,7 @@ def test_a_wrong_token_is_refused_and_counted(hub: ThreadedHub, token: str) -> N
     assert error_code(responses[0]) == "bad_token"
     assert responses[0].headers["www-authenticate"] == "Bearer"
     assert int(responses[-1].headers["retry-after"]) > 0
-    assert_goes_on(hub, token)  # whoever has a good one is not held up
+    assert_goes_on(hub, token)  # an agent with a valid token is not delayed
 
 
 def test_a_report_without_a_token_is_refused(hub: ThreadedHub, token: str) -> None:

@@ -182,8 +182,8 @@ def test_the_backfilled_week_has_gaps_only_during_outages() -> None:
     ends = [at + interval for at, interval in moments]
     assert ends[:-1] == pytest.approx([at for at, _ in moments[1:]])
     assert (moments[0].at, ends[-1]) == (NOON - 7 * 24 * HOUR, NOON)
-    heard = [sum(scenario.is_reporting(index, at) for at, _ in moments) for index in range(12)]
-    assert sorted(heard)[:2] == [len(moments) - 9, len(moments)]
+    counts = [sum(scenario.is_reporting(index, at) for at, _ in moments) for index in range(12)]
+    assert sorted(counts)[:2] == [len(moments) - 9, len(moments)]
 
 
 def test_utilisation_moves_from_report_to_report() -> None:

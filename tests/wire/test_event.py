@@ -46,9 +46,9 @@ def data_of(frame: bytes) -> bytes:
     return fields["data"].encode()
 
 
-def seen(told: StreamUpdate, fleet: FleetPayload | None = None) -> FleetPayload:
+def seen(update: StreamUpdate, fleet: FleetPayload | None = None) -> FleetPayload:
     """What a listener knows after one more event."""
-    return apply_event(fleet, decode_event(data_of(encode_event("change", "a-1", NOON, told))))
+    return apply_event(fleet, decode_event(data_of(encode_event("change", "a-1", NOON, update))))
 
 
 def test_an_event_is_three_lines_and_a_blank_one() -> None:
@@ -62,8 +62,8 @@ def test_an_event_is_three_lines_and_a_blank_one() -> None:
 
 @given(st.text())
 def test_no_name_breaks_the_framing(name: str) -> None:
-    told = news(nodes=(node(name=name.encode(errors="ignore").decode()),))
-    assert seen(told).nodes[1] == told.nodes[0]
+    update = news(nodes=(node(name=name.encode(errors="ignore").decode()),))
+    assert seen(update).nodes[1] == update.nodes[0]
 
 
 def test_figures_are_rows_in_a_fixed_order() -> None:

@@ -143,7 +143,7 @@ SETTINGS: tuple[Setting, ...] = (
         "interval",
         value_types.INTERVAL,
         None,
-        "the interval that agents are asked for",
+        "how often agents should report",
         10.0,
     ),
     Setting(

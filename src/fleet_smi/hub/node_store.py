@@ -134,7 +134,7 @@ class NodeStore(Generic[NodeT]):
     def _record_failure(self, error: StateError) -> None:
         self.consecutive_failures += 1
         if self.consecutive_failures == 1:
-            logger.warning("nodes cannot be saved, the hub goes on without: %s", error)
+            logger.warning("nodes cannot be saved, the hub continues without: %s", error)
 
     def _decode(self, name: str, body: bytes) -> NodeT | None:
         try:

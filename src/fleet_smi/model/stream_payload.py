@@ -80,12 +80,12 @@ class DeviceFigures(Struct, frozen=True, array_like=True, gc=False):
 class NodeFigures(Struct, frozen=True, array_like=True, gc=False):
     """The figures of one node.
 
-    `heard_at` is when its last sample was taken, in seconds since 1970 by the hub's clock.
+    `reported_at` is when its last sample was taken, in seconds since 1970 by the hub's clock.
     `parts` has one row per GPU, in order, each followed by those of its instances.
     """
 
     number: int
-    heard_at: int | None
+    reported_at: int | None
     cpu_percent: int | None
     memory_percent: int | None
     parts: tuple[DeviceFigures, ...]

@@ -19,10 +19,11 @@ data of both is one line of JSON of one shape:
 
 * `nodes` are always complete (`NodePayload`): all of them in `fleet`; in `change` those that are
   new, or of which more than a figure changed. `removed` are the numbers of those that are gone.
-* `figures` has for a node `[number, heard_at, cpu_percent, memory_percent, parts]`, and in `parts`
-  for each of its GPUs, each followed by its instances, `[busy_percent, memory_used_mebibytes,
-  temperature_celsius, power_watts]`. `null` is not measured. In a `change`, `"="` in the place of
-  a figure or of a whole row means unchanged; the figures of a node in `nodes` have no `"="`.
+* `figures` has for a node `[number, reported_at, cpu_percent, memory_percent, parts]`, and in
+  `parts` for each of its GPUs, each followed by its instances, `[busy_percent,
+  memory_used_mebibytes, temperature_celsius, power_watts]`. `null` is not measured. In a `change`,
+  `"="` in the place of a figure or of a whole row means unchanged; the figures of a node in
+  `nodes` have no `"="`.
 
 Times are seconds since 1970 by the hub's clock. Nodes are in no particular order. An event id is
 the epoch of the hub (one run of it) and a counter, `<epoch>-<n>`. A comment line now and then
@@ -65,7 +66,7 @@ class NodeFiguresDiff(Struct, frozen=True, array_like=True, gc=False):
     """The figures of one node that differ from the event before."""
 
     number: int
-    heard_at: int | None
+    reported_at: int | None
     cpu_percent: FigureDiff
     memory_percent: FigureDiff
     parts: tuple[RowDiff | Unchanged, ...]
@@ -145,7 +146,7 @@ def diff_figures(before: NodeFigures, after: NodeFigures) -> NodeFiguresDiff:
     rows = zip(before.parts, after.parts, strict=True)
     return NodeFiguresDiff(
         after.number,
-        after.heard_at,
+        after.reported_at,
         UNCHANGED if before.cpu_percent == after.cpu_percent else after.cpu_percent,
         UNCHANGED if before.memory_percent == after.memory_percent else after.memory_percent,
         tuple([UNCHANGED if old == new else _diff_row(old, new) for old, new in rows]),
@@ -183,7 +184,7 @@ def _apply_diff(known: NodeFigures | None, diff: NodeFiguresDiff) -> NodeFigures
     rows = zip(diff.parts, chain(before.parts, repeat(_UNKNOWN)), strict=False)
     return NodeFigures(
         diff.number,
-        diff.heard_at,
+        diff.reported_at,
         before.cpu_percent if diff.cpu_percent == UNCHANGED else diff.cpu_percent,
         before.memory_percent if diff.memory_percent == UNCHANGED else diff.memory_percent,
         tuple([old if new == UNCHANGED else _apply_row(old, new) for new, old in rows]),

@@ -81,7 +81,7 @@ def test_it_goes_through_the_proxy_that_the_variable_names(
 
 @contextmanager
 def socks_proxy() -> Iterator[tuple[int, list[tuple[str, int]]]]:
-    """A SOCKS5 proxy for one connection: its port, and where it was asked to connect to."""
+    """A SOCKS5 proxy for one connection: its port, and the address that was requested."""
     requests: list[tuple[str, int]] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_serve_socks, args=(listener, requests))

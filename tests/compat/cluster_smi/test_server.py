@@ -60,10 +60,10 @@ def test_a_client_receives_the_fleet(hub: ThreadedHub) -> None:
     )
     hub.wait_until_published()
     with ZeromqClient(port(hub)) as client:
-        (told,) = decode_cluster(client.request())
-    (card,) = to_snapshot(told, 0.0).gpus
-    assert (told.name, card.name) == ("gpu01", "NVIDIA H100 80GB HBM3")
-    assert told.timestamp == pytest.approx(time.time(), abs=30)
+        (expected,) = decode_cluster(client.request())
+    (card,) = to_snapshot(expected, 0.0).gpus
+    assert (expected.name, card.name) == ("gpu01", "NVIDIA H100 80GB HBM3")
+    assert expected.timestamp == pytest.approx(time.time(), abs=30)
     assert [(one.user, one.pid) for one in card.processes or ()] == [("alice", 4711)]
 
 
@@ -95,16 +95,16 @@ def test_clients_see_new_data_within_two_seconds(hub: ThreadedHub) -> None:
         wait_until(lambda: names(client.request()) == ["gpu01"])
 
 
-@pytest.mark.parametrize("commands, told", [("full", "python train.py"), ("name", None)])
+@pytest.mark.parametrize("commands, expected", [("full", "python train.py"), ("name", None)])
 def test_command_lines_are_masked_as_for_viewers(
-    tmp_path: Path, commands: str, told: str | None
+    tmp_path: Path, commands: str, expected: str | None
 ) -> None:
     with ThreadedHub(tmp_path, hub__commands_for_viewers=commands, **SETTINGS) as hub:
         hub.join_and_report(snapshot(gpu(processes=(process(command="python train.py"),))))
         hub.wait_until_published()
         with ZeromqClient(port(hub)) as client:
             (card,) = to_snapshot(decode_cluster(client.request())[0], 0.0).gpus
-    assert [one.command for one in card.processes or ()] == [told]
+    assert [one.command for one in card.processes or ()] == [expected]
 
 
 def test_a_wrong_number_of_frames_stops_no_other_client(hub: ThreadedHub) -> None:

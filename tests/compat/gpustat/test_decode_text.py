@@ -234,7 +234,7 @@ def test_a_gpu_that_is_listed_twice_is_read_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "body, kind, words",
+    "body, kind, message",
     [
         (b"", EmptyReport, "is empty"),
         (b" \n", EmptyReport, "is empty"),
@@ -249,9 +249,9 @@ def test_a_gpu_that_is_listed_twice_is_read_once() -> None:
     ids=["empty", "blank", "line", "escape", "header", "hole", "binary", "shell", "driver"],
 )
 def test_truncated_and_foreign_output_is_reported_as_such(
-    body: bytes, kind: type[Undecodable], words: str
+    body: bytes, kind: type[Undecodable], message: str
 ) -> None:
-    with pytest.raises(Undecodable, match=words) as caught:
+    with pytest.raises(Undecodable, match=message) as caught:
         read(body)
     assert type(caught.value) is kind
 

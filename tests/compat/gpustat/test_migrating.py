@@ -68,7 +68,7 @@ def test_the_folder_is_read_as_it_is_and_an_agent_can_fill_it(
 
 
 def without_times(lines: str) -> str:
-    """The same at any moment: the headers tell when each machine was heard."""
+    """The text without its times: the headers have the time of each report."""
     return re.sub(r"\d\d:\d\d:\d\d", "", lines)
 
 

@@ -19,7 +19,7 @@ EVIL = '<script>alert(1)</script> & "x"'
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
-    """Two nodes that are heard, one with a hostile user; and one that fell silent."""
+    """Two nodes that report, one with a hostile user name; and one that fell silent."""
     with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
         driver = Host(driver_version="550.90.07")
         busy = gpu(0, busy_percent=97.0, memory_used_bytes=16 << 30, processes=(process(),))

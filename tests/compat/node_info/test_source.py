@@ -164,8 +164,8 @@ def test_a_black_hole_delays_no_other(node: Node) -> None:
 
 
 def test_the_password_is_not_sent_to_where_a_node_points(node: Node) -> None:
-    words = f"HTTP/1.1 307 x\r\nLocation: http://{node.target}/\r\nContent-Length: 0\r\n\r\n"
-    astray = OneResponseServer(words.encode())
+    redirect = f"HTTP/1.1 307 x\r\nLocation: http://{node.target}/\r\nContent-Length: 0\r\n\r\n"
+    astray = OneResponseServer(redirect.encode())
     try:
         delivery = look(NodeInfoSource([f"127.0.0.1:{astray.port}"], password="sesame"))
     finally:

@@ -131,7 +131,7 @@ def test_secrets_and_control_characters_are_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    "body, words",
+    "body, message",
     [
         (b"", "it breaks off"),
         (b"<html>", "it is not JSON"),
@@ -144,8 +144,8 @@ def test_secrets_and_control_characters_are_removed() -> None:
         (b" " * (9 << 20), "larger than 8 MiB"),
     ],
 )
-def test_what_is_not_a_status_is_undecodable(body: bytes, words: str) -> None:
-    with pytest.raises(Undecodable, match=words):
+def test_what_is_not_a_status_is_undecodable(body: bytes, message: str) -> None:
+    with pytest.raises(Undecodable, match=message):
         decode_gpu_status(body, NOON)
 
 

@@ -187,7 +187,7 @@ def test_what_is_written_reads_back(encoded: list[Gpu]) -> None:
 
 
 def _at(place: int, encoded: Gpu) -> Gpu:
-    # That nobody is on it cannot be told of a GPU whose memory is not known.
+    # A GPU whose memory is not known cannot be called unused.
     known = encoded.processes or None
     if known is not None:
         known = tuple([replace(one, hidden=one.user is None) for one in known])

@@ -40,7 +40,7 @@ def peer() -> PeerTool:
 
 @pytest.fixture
 def driver(sim_lib: Path, tmp_path: Path, people: UserProcesses) -> dict[str, str]:
-    """Two GPUs, one of them with somebody on it and a process that is gone."""
+    """Two GPUs, one of them in use, and with a process that is gone."""
     working = SimProcess(pid=people.start("sleep", "600"), memory=30 * GIB)
     gone = SimProcess(pid=4_000_000_000, memory=GIB)
     busy = SimGpu(memory_used=31 * GIB, util_gpu=97, temperature=71, processes=[working, gone])

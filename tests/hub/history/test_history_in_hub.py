@@ -43,8 +43,8 @@ class Lives:
         for second in range(start, end):
             self.now = NOON + second
             card = gpu(processes=(process(1),), busy_percent=95.0)
-            told = snapshot(card, sequence=second + 1, run_id="run", taken_at=self.now)
-            hub.deliver(Delivery(source="scripted", target="gpu01", result=told))
+            report = snapshot(card, sequence=second + 1, run_id="run", taken_at=self.now)
+            hub.deliver(Delivery(source="scripted", target="gpu01", result=report))
             hub.publish()
         if removes is not None:
             await hub.remove(removes)

@@ -43,15 +43,15 @@ def shown_by(view: NodeView) -> Shown:
 def kept_of(watched: RecordedFleet, at: float) -> Shown:
     """The same, as it is kept."""
     going_on = watched.history.open_batch()
-    told: Shown = {}
+    shown: Shown = {}
     for uuid in UUIDS:
         mine = [one for place, one in going_on.periods if place == (NODE, uuid)]
         periods = {one.start: one for one in [*watched.stored.periods(uuid), *mine]}
         (found,) = [one for one in periods.values() if _covers(one, at)]
         taken = found.state in ("busy", "held", "ghost")
         users = frozenset(one.user for one in found.holders) if taken else frozenset()
-        told[uuid] = found.state, users
-    return told
+        shown[uuid] = found.state, users
+    return shown
 
 
 def _covers(period: Period, at: float) -> bool:

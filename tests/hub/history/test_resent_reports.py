@@ -48,7 +48,9 @@ def test_a_hub_killed_within_a_backlog_records_the_rest_of_it() -> None:
     for number in range(10):
         watched.take(sample(number), NOON + number)
     before = remembered(watched)
-    watched.take(sample(100), NOON + 100)  # heard by another way, before what the agent kept
+    watched.take(
+        sample(100), NOON + 100
+    )  # received by another transport, before what the agent buffered
     after = killed(watched, before)
     for number in range(10, 110):
         after.take(sample(number), NOON + number + 0.01)

@@ -49,22 +49,22 @@ SETTLING = DEFAULT_THRESHOLDS.settle_samples
 
 
 def lived(month: SyntheticMonth, where: str, folder: Path) -> RestartingHub:
-    """A hub that heard all of a month, was stopped now and then, and killed as often."""
+    """A hub that received a whole month of reports, and was stopped and killed now and then."""
     hub, chance = RestartingHub(where, folder / "memory", KEEP, START, ENDS), random.Random(3)
     agents = [
         InProcessAgent(hub, folder / f"spool-{number}") for number in range(len(month.devices))
     ]
     for seen in samples(month):
         for one in seen:
-            agent, heard = agents[one.node], one.outage is None
+            agent, is_reachable = agents[one.node], one.outage is None
             if (
-                heard
+                is_reachable
                 and not agent.session.is_up
                 and hub.has_node(one.snapshot)
                 and chance.random() < 0.5
             ):
                 hub.poll(one.snapshot)  # so that what the agent kept comes late
-            agent.session.is_up = heard
+            agent.session.is_up = is_reachable
             agent.report(one.snapshot)
         if chance.random() < TICKS:
             hub.tick()
@@ -87,7 +87,7 @@ def truth(month: SyntheticMonth, seat: SyntheticDevice, at: float) -> Truth | No
     pace = 1.1 * month.interval_seconds
     settled, now = SETTLING * pace, seat.segment_at(at)
     edges = [edge for one in month.outages[seat.node] for edge in (one.start, one.end)]
-    # What was heard of before an outage holds for a while; what comes late is judged anew.
+    # The last report before an outage holds for a while; late reports are judged again.
     near = any(edge - pace < at < edge + 2 * pace + settled + WINDOW for edge in edges)
     if not now.reported or near or at - now.start < pace:
         return None
@@ -119,7 +119,7 @@ def seats_of(month: SyntheticMonth) -> list[SyntheticDevice]:
 
 def check_moments(month: SyntheticMonth, found: Sequence[GpuPeriods]) -> float:
     """All are as they were in truth at random moments; returns how many could not be judged."""
-    chance, told = random.Random(4), {each.gpu.uuid: each.periods for each in found}
+    chance, periods_by_uuid = random.Random(4), {each.gpu.uuid: each.periods for each in found}
     skipped = 0
     for _ in range(MOMENTS):
         at = chance.uniform(START, month.end - month.interval_seconds)
@@ -128,7 +128,7 @@ def check_moments(month: SyntheticMonth, found: Sequence[GpuPeriods]) -> float:
             if expected is None:
                 skipped += 1
                 continue
-            period = period_at(told[seat.uuid], at)
+            period = period_at(periods_by_uuid[seat.uuid], at)
             shown = Truth(period.state, frozenset(one.pid for one in period.holders))
             assert shown == expected, (seat.uuid, at - START, period)
     return skipped / (MOMENTS * len(seats_of(month)))
@@ -159,47 +159,47 @@ def check_hours(month: SyntheticMonth, by_user: Usages, sigmas: float) -> None:
 
 
 def check_sums(month: SyntheticMonth, found: Sequence[GpuPeriods], sums: Sequence[Usages]) -> None:
-    """All sums come to the time in which GPUs were heard, whatever they are made by."""
+    """All sums add up to the time in which GPUs were reported, however they are grouped."""
     weights = {seat.uuid: seat.weight for node in month.devices for seat in node}
     start, end = sums[0].start, sums[0].end
-    heard = sum(
+    reported_seconds = sum(
         weights[each.gpu.uuid] * max(0.0, min(one.end or end, end) - max(one.start, start))
         for each in found
         for one in each.periods
     )
     for one in sums:
-        assert sum(one.by_state.values()) == pytest.approx(heard, rel=1e-6)
+        assert sum(one.by_state.values()) == pytest.approx(reported_seconds, rel=1e-6)
         assert one.total.gpu_seconds == pytest.approx(
             sum(row.sums.gpu_seconds for row in one.rows), rel=1e-9
         )
 
 
-class Told(Struct, frozen=True):
-    """All that is asked of a month."""
+class MonthResults(Struct, frozen=True):
+    """The results of all queries about a month."""
 
     sums: tuple[Usages, ...]
     periods: list[GpuPeriods]
 
 
-async def asked(month: SyntheticMonth, answers: HistoryService) -> Told:
+async def query_all(month: SyntheticMonth, answers: HistoryService) -> MonthResults:
     ended = month.end - max(2 * HOUR, 4 * month.interval_seconds)  # what goes on is not counted yet
     sums = [await answers.usages(START, ended, by, daily=True) for by in get_args(GroupBy)]
     periods = await answers.periods(await answers.gpus(), START, month.end)
-    return Told(tuple(sums), periods)
+    return MonthResults(tuple(sums), periods)
 
 
 def check(month: SyntheticMonth, where: str, folder: Path, sigmas: float = 0.0) -> None:
     """Let a hub hear a month, and ask it; a day has so few jobs that sampling shows."""
 
     async def scenario(hub: RestartingHub) -> None:
-        told = await asked(month, hub.query_service())
-        assert await asked(month, hub.query_service()) == told
+        results = await query_all(month, hub.query_service())
+        assert await query_all(month, hub.query_service()) == results
         hub.restart()
         answers = hub.query_service()
-        assert await asked(month, answers) == told
+        assert await query_all(month, answers) == results
         check_hours(month, await answers.usages(START, month.end, "user", daily=False), sigmas)
-        check_sums(month, told.periods, told.sums)
-        assert check_moments(month, told.periods) < MOST_SKIPPED
+        check_sums(month, results.periods, results.sums)
+        assert check_moments(month, results.periods) < MOST_SKIPPED
         chance = random.Random(5)
         for _ in range(LOOKS):
             at = chance.uniform(START, month.end - HOUR)

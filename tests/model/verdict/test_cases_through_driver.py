@@ -166,7 +166,7 @@ def test_case_18_memory_that_cannot_be_read_leaves_it_unknown(machine: Simulated
 
 
 @pytest.mark.parametrize(
-    ("gpu", "words"),
+    ("gpu", "reason"),
     [
         (SimGpu(faults={"*": "lost"}), "lost"),
         (SimGpu(faults={"**": "lost"}), "lost"),
@@ -178,10 +178,10 @@ def test_case_18_memory_that_cannot_be_read_leaves_it_unknown(machine: Simulated
     ],
 )
 def test_case_19_what_needs_repair_is_broken(
-    machine: SimulatedMachine, gpu: SimGpu, words: str
+    machine: SimulatedMachine, gpu: SimGpu, reason: str
 ) -> None:
     machine.set_scenario(gpu)
-    assert_verdict(machine.verdict(), "broken", words)
+    assert_verdict(machine.verdict(), "broken", reason)
 
 
 def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: SimulatedMachine) -> None:
@@ -354,5 +354,5 @@ NO_LISTS = {
 }
 
 
-def assert_verdict(verdict: Verdict, state: str, words: str) -> None:
-    assert (verdict.state, words in verdict.reason) == (state, True), verdict
+def assert_verdict(verdict: Verdict, state: str, reason: str) -> None:
+    assert (verdict.state, reason in verdict.reason) == (state, True), verdict

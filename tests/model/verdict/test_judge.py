@@ -46,16 +46,16 @@ def test_case_03_utilisation_without_a_process_is_a_hidden_process() -> None:
 
 def test_case_04_memory_without_a_process_is_a_ghost() -> None:
     card = gpu(memory_used_bytes=int(71.1 * GIB))
-    words = "71.1 GiB used, no process accounts for it"
-    assert state_and_reason(judge_after(HOUR, card)) == ("ghost", words)
-    assert state_and_reason(judge_once(card)) == ("ghost", f"{words} (one sample)")
+    reason = "71.1 GiB used, no process accounts for it"
+    assert state_and_reason(judge_after(HOUR, card)) == ("ghost", reason)
+    assert state_and_reason(judge_once(card)) == ("ghost", f"{reason} (one sample)")
 
 
 def test_case_05_memory_and_utilisation_without_a_process_is_a_hidden_process() -> None:
     card = gpu(memory_used_bytes=71 * GIB, busy_percent=97.0, power_watts=600.0)
-    words = "in use by a process that cannot be seen"
-    assert state_and_reason(judge_after(HOUR, card)) == ("busy", words)
-    assert state_and_reason(judge_once(card)) == ("busy", f"{words} (one sample)")
+    reason = "in use by a process that cannot be seen"
+    assert state_and_reason(judge_after(HOUR, card)) == ("busy", reason)
+    assert state_and_reason(judge_once(card)) == ("busy", f"{reason} (one sample)")
 
 
 def test_case_05_a_hidden_process_that_pauses_is_no_ghost_within_the_window() -> None:
@@ -142,9 +142,9 @@ def test_case_11_without_utilisation_idle_power_over_the_window_means_held() -> 
 def test_case_12_without_utilisation_or_idle_power_a_process_is_busy(watts: float | None) -> None:
     mine = process(gpu_memory_bytes=20 * GIB)
     card = gpu(processes=(mine,), memory_used_bytes=21 * GIB, busy_percent=None, power_watts=watts)
-    words = "utilisation not measurable; alice, 20.0 GiB"
-    assert state_and_reason(judge_after(3 * HOUR, card)) == ("busy", words)
-    assert state_and_reason(judge_once(card)) == ("busy", words)
+    reason = "utilisation not measurable; alice, 20.0 GiB"
+    assert state_and_reason(judge_after(3 * HOUR, card)) == ("busy", reason)
+    assert state_and_reason(judge_once(card)) == ("busy", reason)
 
 
 def test_case_13_an_mps_server_without_clients_leaves_a_gpu_free() -> None:
@@ -180,8 +180,8 @@ def test_case_14_an_mps_server_alone_is_not_a_user() -> None:
 
 def test_case_14_does_not_apply_where_processes_cannot_be_read() -> None:
     card = gpu(processes=None, busy_percent=100.0)
-    words = "in use, 100 %; processes not readable (one sample)"
-    assert state_and_reason(judge_once(card)) == ("busy", words)
+    reason = "in use, 100 %; processes not readable (one sample)"
+    assert state_and_reason(judge_once(card)) == ("busy", reason)
 
 
 @pytest.mark.parametrize("kind", ["graphics", "compute+graphics"])
@@ -196,8 +196,8 @@ def test_case_14_does_not_apply_to_busy_video_engines() -> None:
 
 
 def test_case_15_memory_and_utilisation_decide_where_processes_cannot_be_read() -> None:
-    words = "processes not readable; memory and utilisation say nobody"
-    assert state_and_reason(judge_once(gpu(processes=None))) == ("free", words)
+    reason = "processes not readable; memory and utilisation say nobody"
+    assert state_and_reason(judge_once(gpu(processes=None))) == ("free", reason)
 
 
 def test_case_15_memory_alone_is_not_enough() -> None:
@@ -215,8 +215,8 @@ def test_case_16_much_memory_is_in_use_when_the_processes_cannot_be_read() -> No
 
 def test_case_16_idle_for_the_window_it_is_held() -> None:
     card = gpu(processes=None, memory_used_bytes=30 * GIB)
-    words = "processes not readable; idle for 3 h, 30.0 GiB kept"
-    assert state_and_reason(judge_after(3 * HOUR, card)) == ("held", words)
+    reason = "processes not readable; idle for 3 h, 30.0 GiB kept"
+    assert state_and_reason(judge_after(3 * HOUR, card)) == ("held", reason)
 
 
 def test_case_17_unified_memory_leaves_an_empty_device_free() -> None:
@@ -252,8 +252,8 @@ def test_case_27_a_zombie_that_holds_memory_is_a_ghost() -> None:
 def test_case_27_a_process_that_cannot_be_interrupted_is_a_ghost() -> None:
     stuck = process(condition="uninterruptible", gpu_memory_bytes=12 * GIB)
     card = gpu(processes=(stuck,), memory_used_bytes=13 * GIB)
-    words = "pid 4711 is uninterruptible and still holds 12.0 GiB"
-    assert state_and_reason(judge_after(HOUR, card)) == ("ghost", words)
+    reason = "pid 4711 is uninterruptible and still holds 12.0 GiB"
+    assert state_and_reason(judge_after(HOUR, card)) == ("ghost", reason)
 
 
 def test_case_27_a_worker_that_waits_for_a_disk_is_no_ghost() -> None:

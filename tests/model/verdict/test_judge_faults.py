@@ -140,12 +140,12 @@ def test_case_26_mig_without_any_instance_is_leased() -> None:
 
 def test_case_26_instances_that_cannot_be_read_leave_the_gpu_unknown() -> None:
     card = mig(unread={"instances": "no permission"})
-    words = "MIG instances not readable (no permission): cannot tell"
-    assert state_and_reason(judge_once(card)) == ("unknown", words)
+    reason = "MIG instances not readable (no permission): cannot tell"
+    assert state_and_reason(judge_once(card)) == ("unknown", reason)
     screen = process(kind="graphics")
     assert state_and_reason(judge_once(mig(unread=card.unread, processes=(screen,)))) == (
         "unknown",
-        words,
+        reason,
     )
     at_work = mig(unread=card.unread, processes=(process(),))
     assert judge_once(at_work).state == "busy"

@@ -24,8 +24,8 @@ def test_a_process_that_cannot_be_seen_is_a_process() -> None:
     card = gpu(processes=(HIDDEN,), memory_used_bytes=17 * GIB, busy_percent=60.0)
     assert state_and_reason(judge_once(card)) == ("busy", "in use by a process that cannot be seen")
     idle = gpu(processes=(HIDDEN,), memory_used_bytes=17 * GIB)
-    words = "a process that cannot be seen, idle for 3 h, 16.0 GiB kept"
-    assert state_and_reason(judge_after(3 * HOUR, idle)) == ("held", words)
+    reason = "a process that cannot be seen, idle for 3 h, 16.0 GiB kept"
+    assert state_and_reason(judge_after(3 * HOUR, idle)) == ("held", reason)
 
 
 def test_processes_that_cannot_be_seen_are_counted_beside_others() -> None:
@@ -62,10 +62,10 @@ def test_idle_video_engines_say_nothing_about_unmeasured_cores() -> None:
 
 
 def test_power_reveals_a_hidden_process_where_utilisation_is_not_measured() -> None:
-    words = "in use by a process that cannot be seen"
+    reason = "in use by a process that cannot be seen"
     assert state_and_reason(judge_after(HOUR, gpu(busy_percent=None, power_watts=400.0))) == (
         "busy",
-        words,
+        reason,
     )
     assert judge_after(
         HOUR, gpu(busy_percent=None, power_watts=400.0, processes=(DISPLAY,))
@@ -94,7 +94,7 @@ def test_since_is_carried_over_while_the_state_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "users, words",
+    "users, reason",
     [
         (["a"], "a"),
         (["a", "b"], "a and b"),
@@ -102,6 +102,6 @@ def test_since_is_carried_over_while_the_state_stays() -> None:
         (["a", "b", "c", "d", "e"], "a, b and 3 more"),
     ],
 )
-def test_many_users_are_abbreviated(users: list[str], words: str) -> None:
+def test_many_users_are_abbreviated(users: list[str], reason: str) -> None:
     crowd = tuple(process(pid, user) for pid, user in enumerate(users))
-    assert judge_once(gpu(processes=crowd, busy_percent=50.0)).reason == f"{words}, 50 %"
+    assert judge_once(gpu(processes=crowd, busy_percent=50.0)).reason == f"{reason}, 50 %"

@@ -158,7 +158,7 @@ def test_a_sample_that_the_hub_cannot_read_does_not_hold_up_the_others(
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "words"),
+    ("status", "code", "fault"),
     [
         (401, "unauthorized", "Refused"),
         (403, "forbidden", "Refused"),
@@ -172,7 +172,7 @@ def test_a_refusal_is_logged_once_then_counted_and_no_sample_is_lost(
     caplog: pytest.LogCaptureFixture,
     status: int,
     code: str,
-    words: str,
+    fault: str,
 ) -> None:
     caplog.set_level(logging.INFO)
     sink.error = status, code
@@ -183,7 +183,7 @@ def test_a_refusal_is_logged_once_then_counted_and_no_sample_is_lost(
     sink.error = None
     wait_until(lambda: sink.sequences() == {1, 2})
     wait_until(lambda: "recovered=true" in caplog.text)
-    assert caplog.text.count(f"fault={words}") == 1
+    assert caplog.text.count(f"fault={fault}") == 1
     assert f"said {code}" in caplog.text
 
 

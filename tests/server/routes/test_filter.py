@@ -27,9 +27,9 @@ def meaning(hub: ThreadedHub, text: str) -> Any:
 
 
 def test_a_filter_is_answered_with_its_terms(hub: ThreadedHub) -> None:
-    told = meaning(hub, "free mem>40G")
-    assert told["error"] is None
-    assert [(term["key"], term["op"], term["bound"]) for term in told["terms"]] == [
+    response = meaning(hub, "free mem>40G")
+    assert response["error"] is None
+    assert [(term["key"], term["op"], term["bound"]) for term in response["terms"]] == [
         ("state", ":", None),
         ("mem", ">", 40 << 30),
     ]
@@ -40,9 +40,9 @@ def test_no_filter_has_no_terms(hub: ThreadedHub) -> None:
 
 
 def test_an_invalid_filter_is_explained_in_a_normal_response(hub: ThreadedHub) -> None:
-    told = meaning(hub, "modle:A100")
-    assert told["terms"] == []
-    assert "did you mean 'model'" in told["error"]
+    response = meaning(hub, "modle:A100")
+    assert response["terms"] == []
+    assert "did you mean 'model'" in response["error"]
 
 
 @pytest.mark.parametrize(

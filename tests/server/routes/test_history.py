@@ -24,13 +24,13 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 @pytest.fixture
 def now(hub: ThreadedHub) -> float:
-    told: float = hub.now  # type: ignore[attr-defined]
-    return told
+    response: float = hub.now  # type: ignore[attr-defined]
+    return response
 
 
 def test_a_past_fleet_has_its_states_users_and_figures(hub: ThreadedHub, now: float) -> None:
-    told = get_json(hub, f"fleet?at={now - HOUR - 5 * MINUTE:.0f}")
-    taken, free = told["nodes"][0]["gpus"]
+    response = get_json(hub, f"fleet?at={now - HOUR - 5 * MINUTE:.0f}")
+    taken, free = response["nodes"][0]["gpus"]
     assert (taken["verdict"]["state"], free["verdict"]["state"]) == ("busy", "free")
     assert taken["verdict"]["since"] == pytest.approx(now - 1.5 * HOUR, abs=STEP)
     assert "bob" in taken["verdict"]["reason"]
@@ -40,13 +40,13 @@ def test_a_past_fleet_has_its_states_users_and_figures(hub: ThreadedHub, now: fl
     assert taken["memory_used_bytes"] == pytest.approx(17 * 2**30, rel=0.01)
     assert taken["name"] == "NVIDIA H100 80GB HBM3"
     assert taken["fan_percent"] is None
-    assert told["summary"]["nodes_reporting"] == told["summary"]["nodes"] == 2
+    assert response["summary"]["nodes_reporting"] == response["summary"]["nodes"] == 2
 
 
 def test_a_node_that_was_silent_then_offers_no_free_gpu(hub: ThreadedHub, now: float) -> None:
-    told = get_json(hub, f"fleet?at={now - 20 * MINUTE:.0f}")
-    assert told["summary"]["nodes_reporting"] == 1
-    silent = told["nodes"][1]
+    response = get_json(hub, f"fleet?at={now - 20 * MINUTE:.0f}")
+    assert response["summary"]["nodes_reporting"] == 1
+    silent = response["nodes"][1]
     assert (silent["name"], silent["silent"]) == ("gpu02", True)
     assert silent["age_seconds"] == pytest.approx(39 * MINUTE, abs=2 * STEP)
     verdict = silent["gpus"][0]["verdict"]
@@ -72,13 +72,13 @@ def test_a_filter_applies_to_the_past_moment(hub: ThreadedHub) -> None:
 
 
 def test_a_strip_has_one_row_per_gpu_and_one_run_per_state(hub: ThreadedHub) -> None:
-    told = get_json(hub, "history/strips?since=2h&columns=24")
-    runs = {row["gpu"]["uuid"]: row["runs"] for row in told["rows"]}
+    response = get_json(hub, "history/strips?since=2h&columns=24")
+    runs = {row["gpu"]["uuid"]: row["runs"] for row in response["rows"]}
     looks = [(run["state"], run["user"]) for run in runs["GPU-00000000"]]
     assert looks == [("free", ""), ("busy", "bob"), ("free", "")]
     assert [run["state"] for run in runs["GPU-00000001"]] == ["free"]
     (received,) = runs["GPU-of-2"]
-    assert received["end"] < told["end"] - 50 * MINUTE
+    assert received["end"] < response["end"] - 50 * MINUTE
 
 
 def test_strips_are_selected_by_filter_or_node(hub: ThreadedHub) -> None:
@@ -110,26 +110,26 @@ def test_an_occupancy_has_its_utilisation(hub: ThreadedHub) -> None:
 
 
 def test_series_have_at_most_the_requested_points(hub: ThreadedHub) -> None:
-    told = get_json(hub, "history/series/id-of-gpu01?since=2h&points=10")
-    busy = told["gpus"]["GPU-00000000"]["busy_percent"]
-    assert told["grain_seconds"] == 900
+    response = get_json(hub, "history/series/id-of-gpu01?since=2h&points=10")
+    busy = response["gpus"]["GPU-00000000"]["busy_percent"]
+    assert response["grain_seconds"] == 900
     assert len(busy["mean"]) <= 10
     assert {*filter(None, busy["maximum"])} == {80.0}
     assert busy["mean"][0] == 0.0
-    assert get_json(hub, "history/series/gpu01?since=2h&points=10") == told
+    assert get_json(hub, "history/series/gpu01?since=2h&points=10") == response
     assert error_code(hub.request("GET", "/api/v1/history/series/gpu03")) == "unknown_node"
 
 
 @pytest.mark.parametrize("by, name", [("user", "bob"), ("node", "gpu01"), ("gpu", "GPU-00000000")])
 def test_usage_totals_are_equal_for_every_grouping(hub: ThreadedHub, by: str, name: str) -> None:
-    told = get_json(hub, f"history/usage?since=3h&by={by}&daily=true")
-    (row,) = told["rows"]
+    response = get_json(hub, f"history/usage?since=3h&by={by}&daily=true")
+    (row,) = response["rows"]
     assert row["name"] == name
     assert row["sums"]["gpu_seconds"] == pytest.approx(HOUR, abs=1.0)
     assert sum(row["daily"]) == pytest.approx(row["sums"]["gpu_seconds"])
-    assert told["total"] == row["sums"]
+    assert response["total"] == row["sums"]
     received = 2 * 2 * HOUR + HOUR  # two GPUs for two hours, one for one
-    assert sum(told["by_state"].values()) == pytest.approx(received, abs=4 * STEP)
+    assert sum(response["by_state"].values()) == pytest.approx(received, abs=4 * STEP)
 
 
 def test_a_job_has_its_parts_and_advice(hub: ThreadedHub) -> None:

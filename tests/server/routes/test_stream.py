@@ -19,7 +19,7 @@ from tests.server.threaded_hub import ThreadedHub, error_code
 PATH = "/api/v1/stream"
 
 
-class Told(NamedTuple):
+class ReceivedEvent(NamedTuple):
     """One event as it came."""
 
     kind: str
@@ -56,7 +56,7 @@ class Listening:
         self.answer.close()
         self._connection.close()
 
-    def next(self) -> Told:
+    def next(self) -> ReceivedEvent:
         """The next event, when it comes."""
         while b"\n\n" not in self._text:
             data = self.answer.read1(1 << 16)
@@ -64,7 +64,7 @@ class Listening:
             self._text += data if self._unpack is None else self._unpack.decompress(data)
         framed, _, self._text = self._text.partition(b"\n\n")
         fields = dict(line.split(": ", 1) for line in framed.decode().splitlines())
-        return Told(fields["event"], fields["id"], decode_event(fields["data"]))
+        return ReceivedEvent(fields["event"], fields["id"], decode_event(fields["data"]))
 
 
 @pytest.fixture

@@ -28,14 +28,16 @@ def admin(hub: ThreadedHub) -> str:
     return hub.token("admin", note="the admin's")
 
 
-def told(response: Response) -> Any:
+def json_of(response: Response) -> Any:
     assert response.status == 200, response
     return msgspec.json.decode(response.body)
 
 
 def test_a_new_token_is_valid_immediately_and_until_revoked(hub: ThreadedHub, admin: str) -> None:
-    made = told(hub.request_json("POST", TOKENS, {"role": "viewer", "note": "cron"}, token=admin))
-    assert told(hub.request("GET", "/api/v1/session", token=made["token"]))["name"] == "cron"
+    made = json_of(
+        hub.request_json("POST", TOKENS, {"role": "viewer", "note": "cron"}, token=admin)
+    )
+    assert json_of(hub.request("GET", "/api/v1/session", token=made["token"]))["name"] == "cron"
     assert hub.request("DELETE", f"{TOKENS}/{made['id']}", token=admin).status == 204
     refused = hub.request("GET", "/api/v1/session", token=made["token"])
     assert (refused.status, error_code(refused)) == (401, "bad_token")
@@ -45,10 +47,14 @@ def test_a_new_token_is_valid_immediately_and_until_revoked(hub: ThreadedHub, ad
 
 def test_the_list_has_every_valid_token_and_no_secret(hub: ThreadedHub, admin: str) -> None:
     node = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
-    made = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "1h"}, token=admin))
-    gone = told(hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "0s"}, token=admin))
+    made = json_of(
+        hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "1h"}, token=admin)
+    )
+    gone = json_of(
+        hub.request_json("POST", TOKENS, {"role": "viewer", "expires": "0s"}, token=admin)
+    )
     response = hub.request("GET", TOKENS, token=admin)
-    listed = {each["id"]: each for each in told(response)["tokens"]}
+    listed = {each["id"]: each for each in json_of(response)["tokens"]}
     assert gone["id"] not in listed
     viewer = listed[made["id"]]
     assert (viewer["role"], viewer["used_at"]) == ("viewer", None)
@@ -69,23 +75,23 @@ def test_the_credential_of_a_node_is_revoked_by_the_id_of_the_node(
 
 
 def test_the_join_line_has_the_url_that_the_admin_used(hub: ThreadedHub, admin: str) -> None:
-    made = told(hub.request_json("POST", LINE, {"uses": 1}, token=admin))
+    made = json_of(hub.request_json("POST", LINE, {"uses": 1}, token=admin))
     message = shlex.split(made["line"])
     assert message[:5] == ["fleet-smi", "agent", "--to", hub.url, "--join"]
     assert hub.join("id-of-gpu01", "gpu01", message[5])
-    good = told(hub.request("GET", TOKENS, token=admin))["tokens"]
+    good = json_of(hub.request("GET", TOKENS, token=admin))["tokens"]
     assert made["id"] not in [each["id"] for each in good]
 
 
 def test_the_join_line_has_the_origin_of_a_proxy(hub: ThreadedHub, admin: str) -> None:
     requested = {"Origin": "https://gpus.example", "Content_Type": "application/json"}
-    made = told(hub.request("POST", LINE, b"{}", token=admin, **requested))
+    made = json_of(hub.request("POST", LINE, b"{}", token=admin, **requested))
     assert shlex.split(made["line"])[3] == "https://gpus.example"
 
 
 def test_the_join_line_pins_a_self_signed_certificate(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__tls="self-signed") as hub:
-        made = told(hub.request_json("POST", LINE, {}, token=hub.token("admin")))
+        made = json_of(hub.request_json("POST", LINE, {}, token=hub.token("admin")))
         message = shlex.split(made["line"])
         assert message[3].startswith("https://127.0.0.1:")
         assert message[6:] == ["--fingerprint", hub.server.fingerprint]
@@ -126,16 +132,16 @@ def test_only_an_admin_may_list_create_or_revoke_tokens(
 def test_an_invalid_token_request_is_refused(
     hub: ThreadedHub, admin: str, nonsense: dict[str, Any]
 ) -> None:
-    before = len(told(hub.request("GET", TOKENS, token=admin))["tokens"])
+    before = len(json_of(hub.request("GET", TOKENS, token=admin))["tokens"])
     response = hub.request_json("POST", TOKENS, nonsense, token=admin)
     assert response.status == 400
     error_code(response)
-    assert len(told(hub.request("GET", TOKENS, token=admin))["tokens"]) == before
+    assert len(json_of(hub.request("GET", TOKENS, token=admin))["tokens"]) == before
 
 
 def test_notes_are_sanitised(hub: ThreadedHub, admin: str) -> None:
     hub.request_json("POST", TOKENS, {"role": "viewer", "note": "a\x1b[31mb\u202e"}, token=admin)
-    notes = [each["note"] for each in told(hub.request("GET", TOKENS, token=admin))["tokens"]]
+    notes = [each["note"] for each in json_of(hub.request("GET", TOKENS, token=admin))["tokens"]]
     assert "a [31mb" in notes
 
 

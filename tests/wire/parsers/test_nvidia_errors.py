@@ -100,7 +100,7 @@ def test_lost_devices_are_found_where_the_console_wrapped_the_line() -> None:
 
 
 NOT_FAILURES = {
-    "dmesg-fallen-off-bus.txt",  # the kernel's words
+    "dmesg-fallen-off-bus.txt",  # printed by the kernel
     "dmesg-rminitadapter-failed.txt",
     "err-fan-table.txt",  # a table with one bad cell
     "err-power-table-v100.txt",
@@ -109,7 +109,7 @@ NOT_FAILURES = {
     "invalid-query-field-temperature-memory.txt",
     "invalid-query-field-throttle-unknown.txt",
     "invalid-query-field.txt",
-    "exit-status-9-no-driver.txt",  # another program's words
+    "exit-status-9-no-driver.txt",  # printed by another program
     "gpu-reset-in-use.txt",  # answers a reset, not a question
     "ps-nvidia-smi-d-state.txt",
     "return-codes-man-page.txt",

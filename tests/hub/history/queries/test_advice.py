@@ -45,7 +45,7 @@ def test_a_short_job_gets_no_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    "hours, idle, words",
+    "hours, idle, expected",
     [
         (9.0, 7.2, ("idle for 7 h 12 of 9 h",)),
         (9.0, 2.0, ()),
@@ -54,8 +54,8 @@ def test_a_short_job_gets_no_advice() -> None:
         (4.5, 4.49, ("idle all of its 4 h 30",)),
     ],
 )
-def test_many_idle_hours_are_reported(hours: float, idle: float, words: tuple[str, ...]) -> None:
-    assert said(gpu_occupancies(gpu(0), occupancy(hours=hours, idle=idle, load=0.2))) == words
+def test_many_idle_hours_are_reported(hours: float, idle: float, expected: tuple[str, ...]) -> None:
+    assert said(gpu_occupancies(gpu(0), occupancy(hours=hours, idle=idle, load=0.2))) == expected
 
 
 def test_idle_hours_of_several_gpus_are_added() -> None:

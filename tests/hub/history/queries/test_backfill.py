@@ -11,7 +11,7 @@ PERIODS = (
     Period(start=100.0, end=200.0, state="busy", reason=""),
     Period(start=400.0, end=None, state="held", reason=""),
 )
-HEARD = (
+PRESENCE = (
     Presence(node_id="one", start=400.0, end=None),
     Presence(node_id="one", start=0.0, end=200.0, certain=False),
     Presence(node_id="two", start=100.0, end=500.0),
@@ -29,14 +29,14 @@ def test_columns_without_a_point_are_missing() -> None:
 
 def test_a_backfilled_point_is_the_ledger_in_the_middle_of_its_column() -> None:
     found = [GpuPeriods(gpu=GPU, periods=PERIODS), GpuPeriods(gpu=PART, periods=PERIODS)]
-    told = list(backfill_points([0.0, 100.0, 200.0, 400.0, 900.0], 100.0, found, HEARD))
-    assert [each.at for each in told] == [0.0, 100.0, 200.0, 400.0, 900.0]
-    assert [(each.nodes_reporting, each.nodes) for each in told] == [
+    points = list(backfill_points([0.0, 100.0, 200.0, 400.0, 900.0], 100.0, found, PRESENCE))
+    assert [each.at for each in points] == [0.0, 100.0, 200.0, 400.0, 900.0]
+    assert [(each.nodes_reporting, each.nodes) for each in points] == [
         (1, 1), (2, 2), (1, 2), (2, 2), (1, 2),
     ]  # fmt: skip
-    states = [{state for state, count in each.gpus.items() if count} for each in told]
+    states = [{state for state, count in each.gpus.items() if count} for each in points]
     assert states == [{"free"}, {"busy"}, set(), {"held"}, {"held"}]
 
 
 def test_columns_without_a_reporting_node_are_not_backfilled() -> None:
-    assert list(backfill_points([600.0], 100.0, [], HEARD[1:])) == []
+    assert list(backfill_points([600.0], 100.0, [], PRESENCE[1:])) == []

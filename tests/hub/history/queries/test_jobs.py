@@ -209,8 +209,8 @@ def test_the_order_of_gpus_changes_no_job(found: list[GpuOccupancies], random: R
     shuffled = list(found)
     random.shuffle(shuffled)
 
-    def ids(told: list[GpuOccupancies]) -> set[tuple[str, int]]:
-        return {(job.id, job.gpus) for job in group_jobs(told)}
+    def ids(occupancies: list[GpuOccupancies]) -> set[tuple[str, int]]:
+        return {(job.id, job.gpus) for job in group_jobs(occupancies)}
 
     assert ids(shuffled) == ids(found)
 

@@ -43,9 +43,9 @@ def occupancy(start: float, end: float | None, pid: int = 7) -> Occupancy:
 
 def written(*periods: tuple[GpuOfNode, Period], presence: Presence | None = None) -> SavedSnapshot:
     node = NodeRow(node_id="one", name="gpu01")
-    heard = [] if presence is None else [presence]
+    presences = [] if presence is None else [presence]
     return SavedSnapshot(
-        nodes=[node], presence=heard, gpus=[GPU, OTHER], periods=periods, series=[]
+        nodes=[node], presence=presences, gpus=[GPU, OTHER], periods=periods, series=[]
     )
 
 

@@ -33,18 +33,20 @@ class Past:
         self.answers = HistoryService(
             self.history, self._store, self._writer, KEEP_ALL, clock=lambda: NOON + 20
         )
-        self._told = 0
+        self._sequence = 0
 
     def tell(self, card: Gpu, at: float) -> None:
-        self._told += 1
-        told = snapshot(card, sequence=self._told, run_id="run", taken_at=at, interval_seconds=10.0)
-        change = self._fleet.apply(told, at)
+        self._sequence += 1
+        report = snapshot(
+            card, sequence=self._sequence, run_id="run", taken_at=at, interval_seconds=10.0
+        )
+        change = self._fleet.apply(report, at)
         assert change is not None
         self.history.record(change)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Somebody else writes: whoever comes after must wait."""
+        """Another connection writes: the next writer must wait."""
         with closing(sqlite3.connect(self._path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             yield
@@ -62,7 +64,7 @@ def past(tmp_path: Path) -> Iterator[Past]:
     past.close()
 
 
-async def told(past: Past) -> None:
+async def query_usage(past: Past) -> None:
     answers, start, end = past.answers, NOON - 10, NOON + 100
     gpus = await answers.gpus()
     (row,) = await answers.periods(gpus, start, end)
@@ -84,7 +86,7 @@ async def told(past: Past) -> None:
 def test_rows_are_found_before_they_are_queued(past: Past) -> None:
     past.tell(BUSY, NOON)
     past.tell(FREE, NOON + 20)
-    asyncio.run(told(past))
+    asyncio.run(query_usage(past))
 
 
 def test_rows_are_found_while_they_are_queued_and_written(past: Past) -> None:
@@ -93,14 +95,14 @@ def test_rows_are_found_while_they_are_queued_and_written(past: Past) -> None:
         past.history.tick(NOON)
         past.tell(FREE, NOON + 20)
         past.history.tick(NOON + 20)
-        asyncio.run(told(past))
-    asyncio.run(told(past))
+        asyncio.run(query_usage(past))
+    asyncio.run(query_usage(past))
 
 
 def test_concurrent_queries_see_the_sums_of_the_current_hour(past: Past) -> None:
     async def both() -> list[float]:
-        asked = [past.answers.usages(NOON, NOON + 20, "user", daily=False) for _ in range(2)]
-        return [found.total.gpu_seconds for found in await asyncio.gather(*asked)]
+        queries = [past.answers.usages(NOON, NOON + 20, "user", daily=False) for _ in range(2)]
+        return [found.total.gpu_seconds for found in await asyncio.gather(*queries)]
 
     past.tell(BUSY, NOON)
     past.tell(BUSY, NOON + 10)

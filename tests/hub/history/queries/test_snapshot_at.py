@@ -28,9 +28,9 @@ def gpu_then(index: int = 0, state: Any = "free", **fields: Any) -> GpuAt:
 
 
 def node_then(*gpus: GpuAt, name: str = "gpu01", **presence: Any) -> NodeAt:
-    heard = {"start": NOON - HOUR, "end": None} | presence
+    times = {"start": NOON - HOUR, "end": None} | presence
     row = NodeRow(node_id=name, name=name, labels={"rack": "a"})
-    return NodeAt(node=row, presence=Presence(node_id=name, **heard), gpus=gpus)
+    return NodeAt(node=row, presence=Presence(node_id=name, **times), gpus=gpus)
 
 
 def seen(*gpus: GpuAt, **presence: Any) -> tuple[JudgedGpu, ...]:
@@ -103,14 +103,14 @@ def test_the_processes_of_an_unreadable_gpu_are_unknown(state: str, processes: A
 
 
 def test_a_node_that_did_not_report_is_silent_and_its_gpus_are_not_free() -> None:
-    heard_until = NOON - 10 * MINUTE
-    ended: dict[str, Any] = {"end": heard_until, "certain": False}
+    reported_until = NOON - 10 * MINUTE
+    ended: dict[str, Any] = {"end": reported_until, "certain": False}
     found = view(
         node_then(gpu_then(period=ended), gpu_then(1, "broken", period=ended), **ended),
         node_then(gpu_then(), name="gpu02"),
     )
     silent = found.nodes[0]
-    assert (silent.silent, silent.age_seconds, silent.taken_at) == (True, 600.0, heard_until)
+    assert (silent.silent, silent.age_seconds, silent.taken_at) == (True, 600.0, reported_until)
     free, broken = silent.gpus
     assert (free.verdict.state, free.verdict.was) == ("unknown", "free")
     assert free.verdict.reason == "silent for 10 min; was free"

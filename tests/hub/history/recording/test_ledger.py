@@ -23,7 +23,7 @@ from tests.hub.history.scripted_reports import (
 )
 
 
-def told(reports: list[ScriptedReport], watched: RecordedFleet) -> list[FleetChange]:
+def apply_all(reports: list[ScriptedReport], watched: RecordedFleet) -> list[FleetChange]:
     at, changes = START, []
     for number, one in enumerate(reports, 1):
         at += one.delay_seconds
@@ -83,7 +83,7 @@ def by_hour(at: float, held: float) -> list[tuple[int, float]]:
 
 def kept_of(reports: list[ScriptedReport]) -> tuple[InMemoryHistory, Truth]:
     watched = RecordedFleet()
-    return watched.stored, Truth(told(reports, watched))
+    return watched.stored, Truth(apply_all(reports, watched))
 
 
 @settings(max_examples=40)
@@ -142,5 +142,5 @@ def test_periods_cover_the_reported_time_and_never_overlap(reports: list[Scripte
             lasting[uuid, one.state] += (one.end or 0.0) - one.start
         expected = {key: held for key, held in truth.states.items() if key[0] == uuid}
         assert lasting == approx_sum(expected)
-    heard = sum((one.end or 0.0) - one.start for one in kept.presence())
-    assert heard == approx_sum(truth.observed)
+    reported_seconds = sum((one.end or 0.0) - one.start for one in kept.presence())
+    assert reported_seconds == approx_sum(truth.observed)

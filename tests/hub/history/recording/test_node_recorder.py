@@ -13,11 +13,11 @@ def test_a_process_that_starts_or_exits_begins_a_new_period() -> None:
     story.report_every_second(5, 12, busy_gpu(1))
     story.report_every_second(12, 20, gpu())
     story.tick(100)
-    told = [
+    states_and_users = [
         (one.state, [holder.user for holder in one.holders])
         for one in story.stored.periods(FIRST_GPU)
     ]
-    assert told == [("free", []), ("busy", ["alice"]), ("free", [])]
+    assert states_and_users == [("free", []), ("busy", ["alice"]), ("free", [])]
     assert relative_times(story.stored.periods(FIRST_GPU)) == [(0, 5), (5, 12), (12, 20)]
     (occupancy,) = story.stored.occupancies()
     assert (occupancy.sums.gpu_seconds, occupancy.certain) == (7.0, True)
@@ -27,13 +27,13 @@ def test_silence_ends_all_intervals_with_uncertain_ends() -> None:
     story = ReportingNode()
     story.report_every_second(0, 5, busy_gpu(1))
     story.tick(60)
-    (period,), (occupancy,), (heard,) = (
+    (period,), (occupancy,), (presence,) = (
         story.stored.periods(FIRST_GPU),
         story.stored.occupancies(),
         story.stored.presence(),
     )
-    assert not (period.certain or occupancy.certain or heard.certain)
-    assert relative_times([period, occupancy, heard]) == [(0, 5)] * 3
+    assert not (period.certain or occupancy.certain or presence.certain)
+    assert relative_times([period, occupancy, presence]) == [(0, 5)] * 3
 
 
 def test_a_process_continues_after_a_gap_which_is_not_counted() -> None:

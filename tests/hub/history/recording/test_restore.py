@@ -26,7 +26,7 @@ def judged(reports: list[ScriptedReport]) -> list[FleetChange]:
     return changes
 
 
-def told(changes: list[FleetChange], watched: RecordedFleet) -> None:
+def record_all(changes: list[FleetChange], watched: RecordedFleet) -> None:
     for change in changes:
         watched.fleet.apply(change.snapshot, change.at)
         watched.history.record(change)
@@ -70,12 +70,12 @@ def test_after_a_kill_resent_reports_restore_everything(
 ) -> None:
     changes = judged(reports)
     never_stopped = RecordedFleet()
-    told(changes, never_stopped)
+    record_all(changes, never_stopped)
     first = RecordedFleet()
-    told(changes[:killed], first)
+    record_all(changes[:killed], first)
     second = RecordedFleet(first.stored)
     recent = [one for one in changes if one.at > changes[min(killed, len(changes)) - 1].at - 600]
-    told(recent, second)
+    record_all(recent, second)
     assert_same(ended(second, changes), ended(never_stopped, changes))
 
 
@@ -86,12 +86,12 @@ def test_after_a_clean_shutdown_nothing_needs_to_be_resent(
 ) -> None:
     changes = judged(reports)
     never_stopped = RecordedFleet()
-    told(changes, never_stopped)
+    record_all(changes, never_stopped)
     first = RecordedFleet()
-    told(changes[:stopped], first)
+    record_all(changes[:stopped], first)
     first.history.close()
     second = RecordedFleet(first.stored)
-    told(changes[stopped:], second)
+    record_all(changes[stopped:], second)
     assert_same(ended(second, changes), ended(never_stopped, changes))
 
 
@@ -100,8 +100,8 @@ def test_after_a_clean_shutdown_nothing_needs_to_be_resent(
 def test_resent_reports_are_not_counted_twice(reports: list[ScriptedReport]) -> None:
     changes = judged(reports)
     once, twice = RecordedFleet(), RecordedFleet()
-    told(changes, once)
-    told(changes, twice)
+    record_all(changes, once)
+    record_all(changes, twice)
     recent = [one for one in changes if one.at > changes[-1].at - 600]
-    told(recent, twice)
+    record_all(recent, twice)
     assert_same(ended(twice, changes), ended(once, changes))

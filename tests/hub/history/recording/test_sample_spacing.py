@@ -28,8 +28,8 @@ def test_at_a_high_report_rate_samples_are_thinned_and_all_time_is_counted() -> 
         card = busy_gpu(1, busy_percent=80.0) if 81 <= eighth < 243 else gpu(busy_percent=0.0)
         story.report(eighth / 8, card)
         for other in range(1, 50):
-            told = snapshot(gpu(other), node_id=f"id-{other}", sequence=eighth + 1, run_id="run")
-            watched.take(told, at)
+            report = snapshot(gpu(other), node_id=f"id-{other}", sequence=eighth + 1, run_id="run")
+            watched.take(report, at)
         watched.history.tick(at)
     assert watched.history.counts()["history_spacing_seconds"] == 2.0
     story.tick(50)

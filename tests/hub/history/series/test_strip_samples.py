@@ -76,31 +76,33 @@ def stored(store: HistoryStore, *periods: Period) -> HistoryQueries:
 
 
 def drawn(
-    asking: HistoryQueries, hours: float, columns: int
+    queries: HistoryQueries, hours: float, columns: int
 ) -> list[tuple[float, float, str, object]]:
-    def told(run: StripRun) -> tuple[float, float, str, object]:
+    def as_tuple(run: StripRun) -> tuple[float, float, str, object]:
         start, end = (run.start - DAY) / HOUR, (run.end - DAY) / HOUR
         return start, end, run.user or run.state, run.busy_percent
 
-    found = build_strips(asking, {place()}, DAY, DAY + hours * HOUR, columns, WriteBatch())
-    return [told(run) for run in found.get(place(), ())]
+    found = build_strips(queries, {place()}, DAY, DAY + hours * HOUR, columns, WriteBatch())
+    return [as_tuple(run) for run in found.get(place(), ())]
 
 
 def test_wide_strips_look_like_narrow_ones(store: HistoryStore) -> None:
     busy = period(DAY + 6 * HOUR, DAY + 30 * HOUR, ALICE, busy_percent=81.0)
-    asking = stored(store, busy, period(DAY, DAY + 6 * HOUR))
+    queries = stored(store, busy, period(DAY, DAY + 6 * HOUR))
     expected = [(0, 6, "free", None), (6, 30, "alice", 81.0)]
-    assert drawn(asking, 36, 360) == expected  # from periods
-    assert drawn(asking, 36, 36) == expected  # from quarters of an hour
-    assert drawn(asking, 36, 6) == expected  # from hours
+    assert drawn(queries, 36, 360) == expected  # from periods
+    assert drawn(queries, 36, 36) == expected  # from quarters of an hour
+    assert drawn(queries, 36, 6) == expected  # from hours
 
 
 def test_a_period_that_is_written_again_with_a_later_end_extends_its_samples(
     store: HistoryStore,
 ) -> None:
-    told = period(DAY, DAY + 3 * HOUR, ALICE)
-    asking = stored(store, replace(told, certain=False), replace(told, end=DAY + 8 * HOUR))
-    assert drawn(asking, 12, 12) == [(0, 8, "alice", None)]
+    open_period = period(DAY, DAY + 3 * HOUR, ALICE)
+    queries = stored(
+        store, replace(open_period, certain=False), replace(open_period, end=DAY + 8 * HOUR)
+    )
+    assert drawn(queries, 12, 12) == [(0, 8, "alice", None)]
 
 
 def test_short_periods_cost_no_row(store: HistoryStore) -> None:

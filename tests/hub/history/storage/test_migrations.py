@@ -90,9 +90,9 @@ def test_a_database_of_version_1_gets_the_schema_of_a_new_one(where: str) -> Non
     with store.write_transaction() as connection:
         schema.metadata.drop_all(connection)
     store.close()
-    anew = open_history(where)
-    assert indexes_in(anew) == brought_up
-    anew.close()
+    reopened = open_history(where)
+    assert indexes_in(reopened) == brought_up
+    reopened.close()
 
 
 def test_series_rows_of_the_first_version_are_read_beside_new_ones(where: str) -> None:

@@ -102,7 +102,7 @@ def test_a_failed_migration_leaves_the_old_schema(
 
 def test_readers_never_wait_for_the_writer(tmp_path: Path) -> None:
     store = open_history(tmp_path / "history.db")
-    store.close()  # whoever reads next must connect
+    store.close()  # the next query must connect again
     with closing(sqlite3.connect(tmp_path / "history.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("INSERT INTO facts VALUES ('not', 'yet')")

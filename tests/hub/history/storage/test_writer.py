@@ -114,9 +114,9 @@ def test_stored_descriptions_survive_a_restart(where: str) -> None:
         store = open_history(where)
         with writing(store) as writer:
             writer.put(batch)
-        told = HistoryQueries(store).nodes(), HistoryQueries(store).gpus()
+        described = HistoryQueries(store).nodes(), HistoryQueries(store).gpus()
         store.close()
-    assert told == ([node(name="called so")], [replace(gpu(), node="called so")])
+    assert described == ([node(name="called so")], [replace(gpu(), node="called so")])
 
 
 def test_checkpoints_that_were_not_restored_are_closed_before_they_are_replaced(
@@ -147,7 +147,7 @@ def test_a_new_hub_reads_the_last_checkpoint_of_each_node(where: str) -> None:
         later = [Checkpoint(node_id="a", data=b"2"), Checkpoint(node_id="b", data=b"\x00\xff")]
         writer.put(WriteBatch(checkpoints=later))
         writer.put(WriteBatch(checkpoints=[Checkpoint(node_id="c", data=b"3")]))
-        writer.put(WriteBatch(removed_nodes=["c", "never heard of"]))
+        writer.put(WriteBatch(removed_nodes=["c", "unknown"]))
     store.close()
     store = open_history(where)
     with writing(store) as writer:

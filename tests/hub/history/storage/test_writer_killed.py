@@ -40,10 +40,10 @@ def test_written_batches_survive_a_kill_and_none_is_partial(where: str, seed: in
     )
     assert child.stdout is not None
     with child.stdout:
-        told = int(child.stdout.readline())
+        reported = int(child.stdout.readline())
         time.sleep(random.Random(seed).uniform(0.0, 0.3))  # any moment
         child.kill()
-        told = max([told, *(int(line) for line in child.stdout if line.endswith("\n"))])
+        reported = max([reported, *(int(line) for line in child.stdout if line.endswith("\n"))])
     assert child.wait() == -signal.SIGKILL
     store = open_history(where)
     with store.read_transaction() as connection:
@@ -55,7 +55,7 @@ def test_written_batches_survive_a_kill_and_none_is_partial(where: str, seed: in
         hour = connection.execute(schema.usage_hours.select()).one().gpu_seconds
         day = connection.execute(schema.gpu_days.select()).one().gpu_seconds
     (count,) = counts
-    assert count >= told
+    assert count >= reported
     assert (int(checkpoint), hour / 10, round(day / 10)) == (count, count, count)
     assert store.damage_message is None
     store.close()
