@@ -265,7 +265,7 @@ MESSAGES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
         Scenario(gpus=[SimGpu()], init="no-permission"),
         ("--json",),
     ),
-    "processes not readable; memory and utilisation say nobody": (
+    "processes not readable; memory and utilisation show no use": (
         Scenario(gpus=[SimGpu(faults={"ComputeRunningProcesses": "no-permission"})]),
         ("-v",),
     ),

@@ -89,7 +89,7 @@ def build_snapshot(
     if name is None:
         raise Undecodable("it has no hostname: it may not have read its GPUs yet")
     node_id = f"{system}-{_NOT_IN_AN_ID.sub('-', name)[:_MAX_NAME_IN_ID]}"
-    run = CollectorRun(name=system, outcome="ok", seconds=0.0, detail=f"cannot tell {missing}")
+    run = CollectorRun(name=system, outcome="ok", seconds=0.0, detail=f"does not report {missing}")
     return Snapshot(
         node_id=node_id,
         name=name,

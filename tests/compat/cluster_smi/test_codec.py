@@ -67,7 +67,7 @@ def test_a_node_of_2019_is_read() -> None:
     )
     assert len({gpu.uuid for gpu in snapshot.gpus}) == 2
     assert all(gpu.uuid_is_made for gpu in snapshot.gpus)
-    assert "cannot tell UUIDs" in snapshot.runs[0].detail
+    assert "does not report UUIDs" in snapshot.runs[0].detail
 
 
 def test_a_node_of_2018_is_dated_on_arrival_and_has_no_process_list() -> None:

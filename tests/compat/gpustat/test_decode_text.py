@@ -179,7 +179,7 @@ def test_without_processes_their_list_is_unknown_and_the_run_says_so() -> None:
     assert decoded.gpus[0].processes is None
     (run,) = decoded.runs
     assert (run.name, run.outcome) == ("gpustat", "ok")
-    assert run.detail == "cannot tell UUIDs, clocks, memory errors, MIG, power, fans, processes"
+    assert run.detail == "does not report UUIDs, clocks, memory errors, MIG, power, fans, processes"
 
 
 COLOURED_BY_0_3 = (

@@ -105,7 +105,7 @@ def test_a_gpu_without_a_serial_number_is_identified_by_its_index() -> None:
 def test_the_collector_run_states_what_the_format_lacks() -> None:
     (run,) = read().runs
     assert (run.name, run.outcome) == ("node_info", "ok")
-    assert run.detail.startswith("cannot tell power, clocks, UUIDs")
+    assert run.detail.startswith("does not report power, clocks, UUIDs")
 
 
 def test_a_process_is_read_with_its_memory_owner_and_command() -> None:

@@ -47,9 +47,9 @@ def test_a_gpu_is_identified_by_its_index_and_nothing_unknown_is_zero() -> None:
 def test_the_collector_run_states_what_the_format_lacks() -> None:
     (run,) = read_status(IDLE, SHARED).runs
     assert (run.name, run.outcome) == ("nvgpu", "ok")
-    assert run.detail == "cannot tell memory, power, UUIDs, or when a process was started"
+    assert run.detail == "does not report memory, power, UUIDs, or when a process was started"
     (run,) = read_status(IDLE | {"memory": {"used": 4, "total": 8, "free": 4}}).runs
-    assert run.detail == "cannot tell power, UUIDs, or when a process was started"
+    assert run.detail == "does not report power, UUIDs, or when a process was started"
 
 
 def test_the_command_is_the_first_process_and_prose_is_not_a_time() -> None:

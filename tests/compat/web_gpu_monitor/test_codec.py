@@ -65,7 +65,7 @@ def test_a_zombie_is_a_process_whose_owner_cannot_be_seen() -> None:
 def test_the_collector_run_states_what_the_format_lacks() -> None:
     (snapshot,) = decode_load_data((HEADER + "0,1,2,0,A100,GPU-1,gpu01,\n").encode(), 1.0)
     (run,) = snapshot.runs
-    assert run.name == "load_data" and run.detail.startswith("cannot tell memory in use")
+    assert run.name == "load_data" and run.detail.startswith("does not report memory in use")
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_case_14_does_not_apply_to_busy_video_engines() -> None:
 
 
 def test_case_15_memory_and_utilisation_decide_where_processes_cannot_be_read() -> None:
-    reason = "processes not readable; memory and utilisation say nobody"
+    reason = "processes not readable; memory and utilisation show no use"
     assert state_and_reason(judge_once(gpu(processes=None))) == ("free", reason)
 
 

@@ -95,9 +95,9 @@ def test_any_list_fits_its_columns(view: FleetView, columns: int, on: bool) -> N
 
 
 def test_limits_of_a_transport_are_shown_in_nodes_and_status() -> None:
-    run = CollectorRun(name="nvgpu", outcome="ok", seconds=0.0, detail="cannot tell memory")
+    run = CollectorRun(name="nvgpu", outcome="ok", seconds=0.0, detail="does not report memory")
     node = replace(samples.eight(), via="nvgpu", runs=(run,))
-    message = "read through nvgpu, which cannot tell memory"
+    message = "read through nvgpu, which does not report memory"
     assert message in screen(fleet(node))
     assert message in status.render(fleet(node), 120, Paint(enabled=False))
 

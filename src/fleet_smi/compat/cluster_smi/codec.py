@@ -75,8 +75,10 @@ def _runs(outcome: Outcome, detail: str) -> tuple[CollectorRun, ...]:
     return (CollectorRun(name=COLLECTOR_NAME, outcome=outcome, seconds=0.0, detail=detail),)
 
 
-_RUNS = _runs("ok", "cannot tell UUIDs, driver, MIG, graphics processes")
-_RUNS_OF_2018 = _runs("ok", "cannot tell UUIDs, driver, MIG, processes, temperature, power or age")
+_RUNS = _runs("ok", "does not report UUIDs, driver, MIG, graphics processes")
+_RUNS_OF_2018 = _runs(
+    "ok", "does not report UUIDs, driver, MIG, processes, temperature, power or age"
+)
 _NO_DEVICES = _runs("failed", "its node lists no GPU: the driver may have failed")
 
 

@@ -49,7 +49,7 @@ def build_snapshot(
                 name=COLLECTOR_NAME,
                 outcome="ok",
                 seconds=0.0,
-                detail=f"cannot tell {', '.join(unavailable)}",
+                detail=f"does not report {', '.join(unavailable)}",
             ),
         ),
     )

@@ -29,7 +29,7 @@ _ZOMBIE = "Zombie"
 _MAX_NODES = 10_000
 _MAX_HOST_LENGTH = 96  # the UUIDs of its GPUs contain it
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]")
-_MISSING = "cannot tell memory in use, power, temperature, pids and commands"
+_MISSING = "does not report memory in use, power, temperature, pids and commands"
 
 CsvRow = dict[str, str]
 

@@ -55,7 +55,7 @@ def unreadable_list(inputs: VerdictInput) -> RuleResult:
         return RuleResult("unknown", "neither processes nor memory readable: cannot tell")
     if not inputs.measured:
         return RuleResult("unknown", "neither processes nor utilisation readable: cannot tell")
-    return RuleResult("free", "processes not readable; memory and utilisation say nobody")
+    return RuleResult("free", "processes not readable; memory and utilisation show no use")
 
 
 def _hidden_process(inputs: VerdictInput) -> RuleResult:
