@@ -257,7 +257,7 @@ def test_a_secret_file_is_read_only_when_it_is_needed(tmp_path: Path) -> None:
 def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str) -> None:
     secret = tmp_path / "token"
     secret.write_text(text)
-    with pytest.raises(UsageError, match="has no token in it"):
+    with pytest.raises(UsageError, match="has no secret in it"):
         load({"FLEET_SMI_HUB_PULL_TOKEN_FILE": str(secret)}).hub.read_pull_token()
 
 

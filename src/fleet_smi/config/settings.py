@@ -162,9 +162,9 @@ def _read_secret(path: str | None, value_type: ValueType = SECRET) -> str | None
             # First the form of any secret, with its own message; the stricter type below.
             text = str(SECRET.parse(file.read(_MAX_SECRET)))
     except OSError as error:
-        raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"the secret in {path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise UsageError(f"{path} has no token in it, or more than one line") from None
+        raise UsageError(f"{path} has no secret in it, or more than one line") from None
     try:
         return str(value_type.parse(text))
     except ValueError as error:

@@ -86,7 +86,7 @@ class HttpPoller:
             failure: DeliveryError = Unreachable(f"did not answer in {self._timeout_seconds:g} s")
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
-            failure = Unreachable(f"no agent answers there ({reason})")
+            failure = Unreachable(f"nothing answers there ({reason})")
         except DeliveryError as error:
             failure = error
         named = type(failure)(failure.message, target)

@@ -207,7 +207,7 @@ USER_METRICS = (
 NODE_STATUS_METRICS = (
     _metric("node_up", lambda node: int(not node.silent), "1, or 0 for a silent node."),
     _metric("node_age_seconds", "age_seconds", "Time since its last report."),
-    _metric("node_missing_reports", "missing_reports", "Gaps in its numbered reports."),
+    _metric("node_missing_reports", "missing_reports", "Numbered reports that never arrived."),
 )
 NODE_METRICS = (
     _metric("node_failed_collectors", _count_of("failures"), "Collectors that failed."),
