@@ -1,4 +1,4 @@
-"""Parsing and formatting of sizes and durations."""
+"""Parsing and formatting of sizes, durations and counts."""
 
 import pytest
 
@@ -9,10 +9,12 @@ from fleet_smi.model.units import (
     MIB,
     TIB,
     format_duration,
+    format_elapsed,
     format_gib,
     format_size,
     parse_duration,
     parse_size,
+    pluralize,
 )
 
 
@@ -93,3 +95,16 @@ def test_a_duration_is_parsed(text: str, seconds: float) -> None:
 def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("seconds", [None, 1e300, float("nan"), float("inf")])
+def test_an_implausible_time_is_unknown(seconds: float | None) -> None:
+    assert format_elapsed(seconds) == "—"
+
+
+@pytest.mark.parametrize(
+    "count, noun, expected",
+    [(1, "process", "1 process"), (3, "process", "3 processes"), (0, "GPU", "0 GPUs")],
+)
+def test_nouns_are_pluralized(count: int, noun: str, expected: str) -> None:
+    assert pluralize(count, noun) == expected

@@ -117,9 +117,8 @@ def test_reconnects_after_a_hub_restart_without_loss() -> None:
         assert sorted(set(received)) == list(range(1, max(received) + 1))
 
 
-def test_each_node_joins_and_then_reports_with_its_own_token() -> None:
-    hub = RecordingHub()
-    hub.open_to_all = False
+def join_all_nodes(hub: RecordingHub) -> None:
+    """Run a load generator with a join token until every node has reported."""
 
     async def scenario(listener: socket.socket) -> None:
         load = LoadGenerator(small(), listener_url(listener), join_token=JOIN_TOKEN)
@@ -128,6 +127,12 @@ def test_each_node_joins_and_then_reports_with_its_own_token() -> None:
 
     with open_listener() as listener:
         asyncio.run(scenario(listener))
+
+
+def test_each_node_joins_and_then_reports_with_its_own_token() -> None:
+    hub = RecordingHub()
+    hub.open_to_all = False
+    join_all_nodes(hub)
     for report, token in zip(hub.reports, hub.tokens, strict=True):
         assert token == f"own-of-{report.snapshots[-1].name}"
 
@@ -289,11 +294,4 @@ def test_no_task_or_connection_remains_after_the_run() -> None:
 def test_joining_is_retried_until_the_hub_accepts() -> None:
     hub = RecordingHub()
     hub.join_statuses = [200, 503]
-
-    async def scenario(listener: socket.socket) -> None:
-        load = LoadGenerator(small(), listener_url(listener), join_token=JOIN_TOKEN)
-        async with serve_hub(hub, listener), running(load):
-            await until(lambda: len(hub.sequences) == NODES)
-
-    with open_listener() as listener:
-        asyncio.run(scenario(listener))
+    join_all_nodes(hub)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from fleet_smi.model.units import format_elapsed, pluralize
 from fleet_smi.terminal.view.formatting import format_moment, short_model, to_local_time
 from tests.terminal.samples import NOW
 
@@ -41,16 +40,3 @@ def test_times_are_in_local_time() -> None:
 )
 def test_model_names_are_shortened(name: str, short: str) -> None:
     assert short_model(name) == short
-
-
-@pytest.mark.parametrize(
-    "count, noun, expected",
-    [(1, "process", "1 process"), (3, "process", "3 processes"), (0, "GPU", "0 GPUs")],
-)
-def test_nouns_are_pluralized(count: int, noun: str, expected: str) -> None:
-    assert pluralize(count, noun) == expected
-
-
-@pytest.mark.parametrize("seconds", [None, 1e300, float("nan"), float("inf")])
-def test_an_implausible_time_is_unknown(seconds: float | None) -> None:
-    assert format_elapsed(seconds) == "—"
