@@ -2,21 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from fleet_smi.server.page_files import INDEX_FILE, page_files
 from tests.page import accounts, sample_fleet
+from tests.page.page_pool import NewPage, PagePool
 from tests.server.threaded_hub import ThreadedHub
-
-NewPage = Callable[..., Page]
-DESKTOP_VIEWPORT = {"width": 1440, "height": 900}
-CLIPBOARD = ["clipboard-read", "clipboard-write"]
 
 
 def _require(available: bool, reason: str) -> None:
@@ -60,49 +55,20 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def page_pool(browser: Browser) -> PagePool:
+    """The pages of the browser; some test files lend one for all their tests."""
+    return PagePool(browser)
+
+
 @pytest.fixture
-def new_page(browser: Browser) -> Iterator[NewPage]:
+def new_page(page_pool: PagePool) -> Iterator[NewPage]:
     """Opens pages for one test."""
-    with checked_pages(browser) as opened:
+    with page_pool.checked_pages() as opened:
         yield opened
-
-
-@contextmanager
-def checked_pages(browser: Browser) -> Iterator[NewPage]:
-    """Open pages; fail on any error, dialog, warning or violation of the CSP."""
-    contexts = []
-    problems: list[str] = []
-
-    def opened(**options: Any) -> Page:
-        context = browser.new_context(
-            **({"viewport": DESKTOP_VIEWPORT, "permissions": CLIPBOARD} | options)
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(15_000)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: _refuse(problems, dialog))
-        page.on("console", lambda message: _record(problems, message.type, message.text))
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert not problems
 
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
     """A page in a desktop window."""
     return new_page()
-
-
-def _refuse(problems: list[str], dialog: Dialog) -> None:
-    problems.append(f"a dialog: {dialog.message}")
-    dialog.dismiss()
-
-
-def _record(problems: list[str], kind: str, text: str) -> None:
-    # Some tests are about a hub that is gone or refuses: Chromium logs each such request.
-    if kind in ("error", "warning") and "Failed to load resource" not in text:
-        problems.append(text)

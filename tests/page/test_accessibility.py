@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.page.accessibility import accessibility_violations
 from tests.page.accounts import ADMIN, sign_in
-from tests.page.conftest import NewPage
+from tests.page.page_pool import NewPage
 from tests.page.views import VIEWS, fits_viewport, open_view
 from tests.server.threaded_hub import ThreadedHub
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.builders import MINUTE
 from tests.page import sample_history
 from tests.page.accessibility import accessibility_violations
-from tests.page.conftest import NewPage, checked_pages
+from tests.page.page_pool import NewPage, PagePool
 from tests.page.views import fits_viewport
 from tests.server.threaded_hub import ThreadedHub
 
@@ -30,9 +30,9 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub
 
 
 @pytest.fixture(scope="module")
-def desk(browser: Browser) -> Iterator[Page]:
+def desk(page_pool: PagePool) -> Iterator[Page]:
     """One page for all tests: changing the address on the same hub does not reload it."""
-    with checked_pages(browser) as opened:
+    with page_pool.checked_pages() as opened:
         yield opened()
 
 
@@ -44,9 +44,9 @@ def page(desk: Page, remembered: ThreadedHub) -> Page:
 
 
 @pytest.fixture(scope="module")
-def phone(browser: Browser) -> Iterator[Page]:
+def phone(page_pool: PagePool) -> Iterator[Page]:
     """The same on a phone."""
-    with checked_pages(browser) as opened:
+    with page_pool.checked_pages() as opened:
         yield opened(viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
 
 

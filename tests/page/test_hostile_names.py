@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, process, snapshot
 from tests.page.accounts import ADMIN, add_accounts, sign_in
-from tests.page.conftest import NewPage
+from tests.page.page_pool import NewPage
 from tests.page.views import fits_viewport
 from tests.server.threaded_hub import ThreadedHub
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.builders import gpu, snapshot
-from tests.page.conftest import NewPage
+from tests.page.page_pool import NewPage
 from tests.page.views import VIEWS, fits_viewport, open_view
 from tests.server.threaded_hub import ThreadedHub
 

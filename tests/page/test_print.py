@@ -6,7 +6,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.machines import wait_until
-from tests.page.conftest import NewPage
+from tests.page.page_pool import NewPage
 from tests.page.sample_fleet import COUNTS, hub_with_nodes
 from tests.page.views import fits_viewport, open_view
 from tests.server.threaded_hub import ThreadedHub

@@ -8,6 +8,7 @@ import msgspec
 from playwright.sync_api import Locator, Page, expect
 
 from tests.builders import gpu, snapshot
+from tests.page.page_pool import NewPage
 from tests.page.sample_fleet import COUNTS, state_counts
 from tests.server.threaded_hub import ThreadedHub
 
@@ -81,7 +82,8 @@ def test_the_page_reconnects_and_shows_new_data(tmp_path: Path, page: Page) -> N
         expect(page).to_have_title("2 free · fleet-smi")
 
 
-def test_a_reconnect_can_be_started_by_hand(tmp_path: Path, page: Page) -> None:
+def test_a_reconnect_can_be_started_by_hand(tmp_path: Path, new_page: NewPage) -> None:
+    page = new_page(single_use=True)
     page.clock.install()
     with ThreadedHub(tmp_path / "hub") as before:
         before.join_and_report(snapshot(gpu(0), interval_seconds=60.0))

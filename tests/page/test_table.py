@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.conftest import NewPage
+from tests.page.page_pool import NewPage
 from tests.page.sample_fleet import COUNTS
 from tests.server.threaded_hub import ThreadedHub
 
