@@ -29,11 +29,12 @@ USERS = ("daemon", "games", "nobody")
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Poll a condition until it is true; fail after `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Poll a condition until it is true, less often the longer it takes; fail after `seconds`."""
+    deadline, pause = time.monotonic() + seconds, 0.005
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.05)
 
 
 def require_root(purpose: str = "start processes of other users") -> None:

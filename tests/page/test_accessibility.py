@@ -1,8 +1,8 @@
 """Accessibility of each view in both themes, checked by axe; saves a screenshot of each."""
 
 from pathlib import Path
+from typing import Literal
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.accessibility import accessibility_violations
@@ -12,57 +12,54 @@ from tests.page.views import VIEWS, fits_viewport, open_view
 from tests.server.threaded_hub import ThreadedHub
 
 SHOTS = Path(__file__).parents[2] / "build" / "page-shots"
-THEMES = ("light", "dark")
+THEMES: tuple[Literal["light", "dark"], ...] = ("dark", "light")
 PHONE = {"width": 390, "height": 844}
 
 
 def _shoot(page: Page, name: str) -> None:
     SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name.replace(' ', '-')}.png")
+    for theme in THEMES:
+        page.emulate_media(color_scheme=theme)
+        page.screenshot(path=SHOTS / f"{name.replace(' ', '-')}-{theme}.png")
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_every_view_is_accessible(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
-    page = new_page(color_scheme=theme, reduced_motion="reduce")
+def test_every_view_is_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
+    page = new_page(reduced_motion="reduce")
     sign_in(page, lab, ADMIN)
     found = []
     for name in VIEWS:
         open_view(page, lab, name)
-        _shoot(page, f"{name} {theme}")
+        _shoot(page, name)
         found += [f"{name}: {barrier}" for barrier in accessibility_violations(page)]
         assert fits_viewport(page), name
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_card_key_list_and_search_are_accessible(
-    lab: ThreadedHub, new_page: NewPage, theme: str
-) -> None:
-    page = new_page(color_scheme=theme, reduced_motion="reduce")
+def test_card_key_list_and_search_are_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
+    page = new_page(reduced_motion="reduce")
     open_view(page, lab, "grid")
     page.get_by_role("gridcell", name="gpu01 GPU 1").click()
     expect(page.get_by_role("dialog")).to_contain_text("python")
-    _shoot(page, f"card {theme}")
+    _shoot(page, "card")
     found = accessibility_violations(page, "[role=dialog]")
     page.keyboard.press("Escape")
     page.get_by_role("combobox", name="Search").focus()
     expect(page.get_by_role("option").first).to_be_visible()
-    _shoot(page, f"find {theme}")
+    _shoot(page, "find")
     found += accessibility_violations(page, "[role=search]")
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
-    _shoot(page, f"keys {theme}")
+    _shoot(page, "keys")
     found += accessibility_violations(page, "dialog")
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_phone_views_are_accessible(lab: ThreadedHub, new_page: NewPage, theme: str) -> None:
-    page = new_page(color_scheme=theme, viewport=PHONE, has_touch=True, is_mobile=True)
+def test_phone_views_are_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
+    page = new_page(viewport=PHONE, has_touch=True, is_mobile=True)
     page.goto(lab.url)
     expect(page.get_by_role("heading", name="Free now")).to_be_visible()
-    _shoot(page, f"phone {theme}")
+    _shoot(page, "phone")
     found = accessibility_violations(page)
     assert not found, "\n".join(found)
 
