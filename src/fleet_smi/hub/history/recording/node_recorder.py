@@ -17,7 +17,7 @@ from fleet_smi.hub.history.recording.ledger import Ledger
 from fleet_smi.hub.history.recording.ledger_updates import LedgerUpdater, gpu_states
 from fleet_smi.hub.history.recording.node_series import NodeSeries
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
-from fleet_smi.hub.history.recording.sequence_tracker import SequenceTracker
+from fleet_smi.hub.history.recording.latest_sequences import LatestSequences
 from fleet_smi.hub.history.recording.usage import HOUR_SECONDS, hour_start
 from fleet_smi.hub.history.series.buffer import CURRENT_COLUMNS, SampleBuffer
 from fleet_smi.hub.history.series.series_row import SeriesRow
@@ -68,7 +68,7 @@ class NodeRecorder:
         self.ledger = Ledger(node_id) if ledger is None else ledger
         self.series = NodeSeries(node_id)
         self._updater = LedgerUpdater()
-        self._sequences = SequenceTracker()
+        self._sequences = LatestSequences()
         self._set_interval(None)
 
     def try_buffer(self, change: FleetChange, min_spacing_seconds: float = 0.0) -> bool:
@@ -221,7 +221,7 @@ class NodeRecorder:
         self._set_interval(state.interval_seconds)
         self.series.buffer = SampleBuffer(state.uuids, state.samples)
         self.ledger = Ledger(self.node_id, state.ledger)
-        self._sequences = SequenceTracker(state.runs)
+        self._sequences = LatestSequences(state.runs)
 
     @property
     def _holds_until(self) -> float:

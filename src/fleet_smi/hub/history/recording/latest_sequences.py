@@ -1,11 +1,11 @@
-"""Sequence tracker: the latest sequence number of each agent run, to recognise resent reports."""
+"""The latest sequence number of each agent run, to recognise resent reports."""
 
 from fleet_smi.model.snapshot import Snapshot
 
 _MAX_RUNS = 4  # agent restarts whose sequence numbers are remembered
 
 
-class SequenceTracker:
+class LatestSequences:
     """The latest sequence numbers of one node's agent, by run.
 
     The number of the current run is an attribute of its own, `sequence`, because it is set with
