@@ -13,11 +13,11 @@ from fleet_smi.hub.history.recording.checkpoint_codec import (
     decode_state,
     encode_state,
 )
+from fleet_smi.hub.history.recording.latest_sequences import LatestSequences
 from fleet_smi.hub.history.recording.ledger import Ledger
 from fleet_smi.hub.history.recording.ledger_updates import LedgerUpdater, gpu_states
 from fleet_smi.hub.history.recording.node_series import NodeSeries
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
-from fleet_smi.hub.history.recording.latest_sequences import LatestSequences
 from fleet_smi.hub.history.recording.usage import HOUR_SECONDS, hour_start
 from fleet_smi.hub.history.series.buffer import CURRENT_COLUMNS, SampleBuffer
 from fleet_smi.hub.history.series.series_row import SeriesRow
