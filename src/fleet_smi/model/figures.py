@@ -1,9 +1,9 @@
 """The metric registry: one row per figure of a GPU or node, from which all else about it follows.
 
-Range checks (`range_check`), the CSV columns (`wire/fleet_csv`), the Prometheus metrics
-(`wire/prometheus`), the layout of history rows (`hub/history/series`), the table's cells
-(`terminal/view/gpu_cells`) and the figures of the live stream are derived from these rows. To
-add a metric, add a field to `snapshot.Gpu`, a row here, and its reading to each collector.
+Range checks of GPUs (`range_check`), the CSV columns (`wire/fleet_csv`), the Prometheus metrics
+(`wire/prometheus`), the layout of history rows (`hub/history/series`) and the table's cells
+(`terminal/view/gpu_cells`) are derived from these rows; a test compares the figures of the live
+stream with them. To add a metric, see "A metric" in CONTRIBUTING.md.
 """
 
 from typing import Literal
@@ -33,17 +33,15 @@ class FigureSpec(Struct, frozen=True, kw_only=True):
     """One metric: what it is, which values are possible, and where it is published.
 
     `field` is the attribute of `Gpu` (and of `Instance`, where that has one of this name); it is
-    the name in JSON and history, and of the column in CSV. `label` is its name on screens.
-    `prometheus` is the metric's name without `fleet_smi_gpu_` or `fleet_smi_mig_`, in base units,
-    and `help` its HELP text. `history` says how it is recorded over time, `table` under which
-    heading the terminal shows it, and `stream` whether every live event carries it.
-    `None` and false mean: not there.
+    the name in JSON and history, and of the column in CSV. `prometheus` is the metric's name
+    without `fleet_smi_gpu_` or `fleet_smi_mig_`, in base units, and `help` its HELP text.
+    `history` says how it is recorded over time, `table` under which heading the terminal shows
+    it, and `stream` whether the live stream carries it. `None` and false mean: not there.
     """
 
     field: str
     unit: Unit
     valid_range: tuple[float, float]
-    label: str
     csv: bool = True
     prometheus: str | None = None
     help: str = ""
@@ -57,7 +55,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="memory_used_bytes",
         unit="bytes",
         valid_range=_BYTES,
-        label="Memory used",
         prometheus="memory_used_bytes",
         help="Memory in use.",
         history="gauge",
@@ -67,7 +64,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="memory_total_bytes",
         unit="bytes",
         valid_range=_BYTES,
-        label="Memory",
         prometheus="memory_total_bytes",
         help="Total memory.",
     ),
@@ -75,7 +71,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="busy_percent",
         unit="percent",
         valid_range=_PERCENT,
-        label="Utilisation",
         prometheus="busy_ratio",
         help="Fraction of time in which a kernel ran.",
         history="gauge",
@@ -86,7 +81,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="memory_busy_percent",
         unit="percent",
         valid_range=_PERCENT,
-        label="Memory utilisation",
         prometheus="memory_busy_ratio",
         help="Fraction of time in which memory was read or written.",
     ),
@@ -94,7 +88,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="encoder_percent",
         unit="percent",
         valid_range=_PERCENT,
-        label="Encoder",
         prometheus="encoder_ratio",
         help="Fraction of time in which the video encoder was busy.",
         history="gauge",
@@ -103,7 +96,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="decoder_percent",
         unit="percent",
         valid_range=_PERCENT,
-        label="Decoder",
         prometheus="decoder_ratio",
         help="Fraction of time in which the video decoder was busy.",
         history="gauge",
@@ -112,7 +104,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="temperature_celsius",
         unit="celsius",
         valid_range=_CELSIUS,
-        label="Temperature",
         prometheus="temperature_celsius",
         help="Temperature.",
         history="gauge",
@@ -124,7 +115,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         unit="percent",
         # NVML: "may exceed 100 % in certain cases": it is of the speed a fan is made for.
         valid_range=(0, 200),
-        label="Fan",
         prometheus="fan_ratio",
         help="Fan speed.",
         table="FAN",
@@ -133,7 +123,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="power_watts",
         unit="watts",
         valid_range=_WATTS,
-        label="Power",
         prometheus="power_watts",
         help="Power drawn.",
         history="gauge",
@@ -144,7 +133,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="power_limit_watts",
         unit="watts",
         valid_range=_WATTS,
-        label="Power limit",
         prometheus="power_limit_watts",
         help="Power limit.",
         table="LIMIT",
@@ -153,35 +141,25 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="sm_clock_mhz",
         unit="megahertz",
         valid_range=_MHZ,
-        label="SM clock",
         prometheus="sm_clock_hertz",
         help="SM clock.",
         history="gauge",
         table="CLOCK",
     ),
-    FigureSpec(
-        field="sm_clock_max_mhz", unit="megahertz", valid_range=_MHZ, label="Highest SM clock"
-    ),
+    FigureSpec(field="sm_clock_max_mhz", unit="megahertz", valid_range=_MHZ),
     FigureSpec(
         field="memory_clock_mhz",
         unit="megahertz",
         valid_range=_MHZ,
-        label="Memory clock",
         prometheus="memory_clock_hertz",
         help="Memory clock.",
         table="MEMCLOCK",
     ),
-    FigureSpec(
-        field="memory_clock_max_mhz",
-        unit="megahertz",
-        valid_range=_MHZ,
-        label="Highest memory clock",
-    ),
+    FigureSpec(field="memory_clock_max_mhz", unit="megahertz", valid_range=_MHZ),
     FigureSpec(
         field="ecc_corrected",
         unit="count",
         valid_range=_ERRORS,
-        label="ECC, corrected",
         prometheus="ecc_corrected_total",
         help="Memory errors that were corrected.",
     ),
@@ -189,39 +167,20 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="ecc_uncorrected",
         unit="count",
         valid_range=_ERRORS,
-        label="ECC, not corrected",
         prometheus="ecc_uncorrected_total",
         help="Memory errors that could not be corrected.",
         table="ECC",
     ),
-    FigureSpec(
-        field="pcie_generation", unit="count", valid_range=_GENERATION, label="PCIe generation"
-    ),
-    FigureSpec(
-        field="pcie_generation_max",
-        unit="count",
-        valid_range=_GENERATION,
-        label="Highest PCIe generation",
-    ),
-    FigureSpec(field="pcie_width", unit="count", valid_range=_LANES, label="PCIe lanes"),
-    FigureSpec(field="pcie_width_max", unit="count", valid_range=_LANES, label="Most PCIe lanes"),
-    FigureSpec(
-        field="pcie_rx_bytes_per_second",
-        unit="bytes_per_second",
-        valid_range=_RATE,
-        label="PCIe received",
-    ),
-    FigureSpec(
-        field="pcie_tx_bytes_per_second",
-        unit="bytes_per_second",
-        valid_range=_RATE,
-        label="PCIe sent",
-    ),
+    FigureSpec(field="pcie_generation", unit="count", valid_range=_GENERATION),
+    FigureSpec(field="pcie_generation_max", unit="count", valid_range=_GENERATION),
+    FigureSpec(field="pcie_width", unit="count", valid_range=_LANES),
+    FigureSpec(field="pcie_width_max", unit="count", valid_range=_LANES),
+    FigureSpec(field="pcie_rx_bytes_per_second", unit="bytes_per_second", valid_range=_RATE),
+    FigureSpec(field="pcie_tx_bytes_per_second", unit="bytes_per_second", valid_range=_RATE),
     FigureSpec(
         field="memory_temperature_celsius",
         unit="celsius",
         valid_range=_CELSIUS,
-        label="Memory temperature",
         prometheus="memory_temperature_celsius",
         help="Memory temperature.",
         history="gauge",
@@ -230,7 +189,6 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         field="energy_joules",
         unit="joules",
         valid_range=_JOULES,
-        label="Energy",
         prometheus="energy_joules_total",
         help="Energy used since the driver was loaded.",
         history="counter",
@@ -243,7 +201,6 @@ NODE_FIGURES: tuple[FigureSpec, ...] = (
         field="cpu_percent",
         unit="percent",
         valid_range=_PERCENT,
-        label="CPU",
         csv=False,
         prometheus="cpu_ratio",
         help="CPU in use.",
@@ -254,7 +211,6 @@ NODE_FIGURES: tuple[FigureSpec, ...] = (
         field="load_1_minute",
         unit="count",
         valid_range=(0, 1_000_000),
-        label="Load",
         csv=False,
         prometheus="load1",
         help="Load over one minute.",
@@ -263,7 +219,6 @@ NODE_FIGURES: tuple[FigureSpec, ...] = (
         field="memory_used_bytes",
         unit="bytes",
         valid_range=_BYTES,
-        label="Memory used",
         csv=False,
         prometheus="memory_used_bytes",
         help="Memory in use.",
@@ -272,7 +227,6 @@ NODE_FIGURES: tuple[FigureSpec, ...] = (
         field="memory_total_bytes",
         unit="bytes",
         valid_range=_BYTES,
-        label="Memory",
         csv=False,
         prometheus="memory_total_bytes",
         help="Total memory.",
@@ -281,7 +235,6 @@ NODE_FIGURES: tuple[FigureSpec, ...] = (
         field="memory_percent",
         unit="percent",
         valid_range=_PERCENT,
-        label="Memory",
         csv=False,
         history="gauge",
         stream=True,
