@@ -13,10 +13,11 @@ from fleet_smi.errors import CollectError, NotAnswering
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.node.collectors import COLLECTORS
 
-# NVIDIA's fallbacks are in the sampler: they depend on how NVML failed.
+# NVIDIA's fallbacks are read by `snapshot_builder.py`: they depend on how NVML failed.
 FALLBACKS: dict[str, tuple[str, ...]] = {
     vendor: tuple(entry.name for entry in COLLECTORS if entry.fallback_for == vendor)
-    for vendor in ("amd", "intel")
+    for vendor in dict.fromkeys(entry.fallback_for for entry in COLLECTORS)
+    if vendor is not None and vendor != "nvidia"
 }
 """Collector of the kernel's files -> collectors of programs, best first."""
 
