@@ -188,7 +188,6 @@ def _itself(value: SampleValue) -> SampleValue:
 HUB_HELP = {
     "reports_total": "Snapshots received.",
     "delivery_failures_total": "Failed deliveries of sources.",
-    "refused_total": "Requests refused.",
     "listeners": "Subscribers to the stream.",
     "history_spacing_seconds": "Seconds between recorded samples; 0: every report.",
 }
