@@ -1,4 +1,7 @@
-"""Cached JSON responses: encoded and compressed once per query, with ETag and gzip."""
+"""Cached JSON responses: encoded and compressed once per query, with ETag and gzip.
+
+The cache that holds them is `single_flight.SingleFlightCache`.
+"""
 
 import asyncio
 import re

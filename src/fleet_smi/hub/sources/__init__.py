@@ -1,7 +1,7 @@
 """The registry of sources: how the hub receives snapshots, and which settings enable each way.
 
-Modules are named, not imported: a hub that uses no ssh never loads the ssh source, and the
-older systems below `fleet_smi.compat` are reached from here alone.
+Modules are named, not imported: a hub that uses no ssh never loads the ssh source, nor one that
+polls no older system anything below `fleet_smi.compat`.
 """
 
 from collections.abc import Callable
