@@ -49,7 +49,7 @@ def test_uuid_prints_uuids(env: dict[str, str]) -> None:
 def test_model_filters_by_name(env: dict[str, str]) -> None:
     assert run_fleet_smi("free", "--model", "h100", "-n", "1", env=env).stdout == "3\n"
     assert_error_line(
-        run_fleet_smi("free", "--model", "B200", env=env), 1, "no fitting GPU is free"
+        run_fleet_smi("free", "--model", "B200", env=env), 1, "no matching GPU is free"
     )
 
 

@@ -245,7 +245,7 @@ MESSAGES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
         Scenario(gpus=[SimGpu()], init="mismatch"),
         ("--json",),
     ),
-    "lost: fell off the bus: reboot; if it returns, have the hardware looked at": (
+    "lost: fell off the bus: reboot; if it returns, have the hardware checked": (
         Scenario(gpus=[SimGpu(faults={"*": "lost"})]),
         ("-v",),
     ),

@@ -96,7 +96,7 @@ def test_too_little_free_memory_is_rejected_with_the_figure() -> None:
     view = fleet(node("gpu01", card(0), card(1, memory_total_bytes=24 * GIB, memory_used_bytes=0)))
     assert labels(view, min_free_bytes=40 * GIB) == ["gpu01:0"]
     assert refusals(view, min_free_bytes=40 * GIB) == [
-        ("gpu01", 1, "free, but with 24.0 GiB of free memory")
+        ("gpu01", 1, "free, but has only 24.0 GiB of free memory")
     ]
 
 
@@ -184,7 +184,7 @@ def test_without_a_held_gpu_the_least_busy_is_the_next_likely() -> None:
 def test_a_request_for_all_is_unmet_when_there_is_none() -> None:
     assert find_offer(fleet(), GpuRequest()).unmet == "no GPU is free"
     assert find_offer(fleet(), GpuRequest(model="H100", count=2)).unmet == (
-        "no fitting GPU is free, 2 were requested"
+        "no matching GPU is free, 2 were requested"
     )
 
 

@@ -107,7 +107,7 @@ class UserStore:
     def _hashed(self, password: str) -> dict[str, str]:
         if not MIN_PASSWORD_LENGTH <= len(password) <= _MAX_PASSWORD_LENGTH:
             raise UsageError(
-                f"a password has {MIN_PASSWORD_LENGTH} to {_MAX_PASSWORD_LENGTH} characters"
+                f"a password must have {MIN_PASSWORD_LENGTH} to {_MAX_PASSWORD_LENGTH} characters"
             )
         return {
             "password_hash": self._hasher.hash(_bytes(password)),

@@ -133,7 +133,7 @@ def _rejection_reason(
         return f"{one.judged.verdict.state}, but how much memory is free is not known"
     if one.free_memory_bytes < request.min_free_bytes:
         size = format_size(one.free_memory_bytes)
-        return f"{one.judged.verdict.state}, but with {size} of free memory"
+        return f"{one.judged.verdict.state}, but has only {size} of free memory"
     return None
 
 
@@ -193,9 +193,9 @@ def _silence(node: NodeView) -> str:
 
 
 def _unmet(request: GpuRequest, free: int, together: int, refused: list[RejectedCandidate]) -> str:
-    fitting = "fitting " if request.model or request.min_free_bytes or request.node else ""
+    matching = "matching " if request.model or request.min_free_bytes or request.node else ""
     count = "no" if not free else str(free)
-    text = f"{count} {fitting}{'GPU is' if free < 2 else 'GPUs are'} free"
+    text = f"{count} {matching}{'GPU is' if free < 2 else 'GPUs are'} free"
     if request.same_node and free > together:
         text += f", {together} of them on one node"
     if request.count:

@@ -83,11 +83,11 @@ def _gpus(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     if run is not None and run.outcome == "failed":
         return  # already reported by the check of the driver
     if not snapshot.gpus:
-        remedy = "`lspci | grep -iE 'vga|3d'` shows what is built in"
+        remedy = "`lspci | grep -iE 'vga|3d'` shows what is installed"
         yield _result("gpus.found", "WARN", "no GPU was found", remedy)
         return
     faults = [(gpu.index, gpu.fault) for gpu in snapshot.gpus if gpu.fault]
-    well = f"{len(snapshot.gpus) - len(faults)} of {len(snapshot.gpus)} GPUs are well"
+    well = f"{len(snapshot.gpus) - len(faults)} of {len(snapshot.gpus)} GPUs are healthy"
     yield _result("gpus.found", "FAIL" if faults else "PASS", well, "see below" if faults else None)
     for index, fault in faults:
         yield _result("gpu.fault", "FAIL", f"GPU {index}: {fault.detail}", fault.remedy)

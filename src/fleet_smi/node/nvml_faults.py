@@ -40,7 +40,7 @@ def fault_from_codes(values: dict[str, Any], errors: dict[str, int]) -> Fault | 
         return Fault(
             kind="lost",
             detail="lost: fell off the bus",
-            remedy="reboot; if it returns, have the hardware looked at",
+            remedy="reboot; if it returns, have the hardware checked",
         )
     if RESET_REQUIRED in codes:
         return Fault(kind="needs_reset", detail="GPU requires reset", remedy=RECOVERY_ACTIONS[1])

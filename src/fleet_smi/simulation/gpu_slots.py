@@ -92,7 +92,7 @@ class LostSlot:
             fault=Fault(
                 kind="lost",
                 detail="lost: fell off the bus",
-                remedy="reboot; if it returns, have the hardware looked at",
+                remedy="reboot; if it returns, have the hardware checked",
                 since=since,
             ),
         )

@@ -18,7 +18,7 @@ from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
 COLLECTOR_NAME = "gpustat"
 GPU_LOST_TEXT, UNKNOWN_ERROR_TEXT = "((GPU is lost))", "((Unknown Error))"
-_REMEDY = "reboot; if it returns, have the hardware looked at"
+_REMEDY = "reboot; if it returns, have the hardware checked"
 # What gpustat prints for an unknown value, in its versions and options.
 _UNKNOWN = frozenset({"?", "??", "--", "None"})
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)

@@ -9,7 +9,7 @@ from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.http_error import HttpError
 
 _NOT_SERVED = HttpError(
-    404, "not_served", "this is served where hub.get_status_password is set, and here it is not"
+    404, "not_served", "not served by this hub: set hub.get_status_password to enable it"
 )
 
 

@@ -10,7 +10,8 @@ from fleet_smi.server.http_error import HttpError
 _NOT_A_NODE = HttpError(
     404,
     "not_a_node",
-    "the hub's own machine is not one of its nodes: see /cluster_status, or run it --include-self",
+    "the hub's own machine is not one of its nodes: see /cluster_status, or start the hub with "
+    "--include-self",
 )
 
 _NOT_READ = HttpError(

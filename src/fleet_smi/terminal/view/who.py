@@ -100,6 +100,10 @@ def _idle(gpus: int, seconds: float | None) -> str:
     return str(gpus) if seconds is None else f"{gpus} for {format_elapsed(seconds)}"
 
 
+def _idle_title(gpus: int, seconds: float | None) -> str:
+    return f"{gpus} idle" if seconds is None else f"{gpus} idle for {format_elapsed(seconds)}"
+
+
 def _widths(table: Sequence[tuple[str, ...]], columns: int) -> list[int]:
     """Return the widths of the columns; the nodes are shortened first, then the names."""
     widths = [max(map(display_width, column)) for column in zip(_HEADS, *table, strict=True)]
@@ -134,7 +138,7 @@ def _nothing_held(view: PeopleView, who: str, what: str, *, past: bool) -> str:
 
 def _title(person: Person, now: float, local: ToLocalTime) -> _Line:
     _, _, nodes, memory, busy, _, since = _cells(person, now, local)
-    idle = f"{_idle(person.idle_gpus, person.idle_seconds)} idle" if person.idle_gpus else ""
+    idle = _idle_title(person.idle_gpus, person.idle_seconds) if person.idle_gpus else ""
     parts = [
         f"{pluralize(person.gpus, 'GPU')} on {nodes}",
         memory,
