@@ -59,7 +59,7 @@ def test_a_row_is_all_it_takes_to_publish_a_figure() -> None:
 
 def test_video_engines_memory_temperature_and_energy_are_recorded() -> None:
     recorded = {figure.field: figure.history for figure in RECORDED_GPU_FIGURES}
-    assert recorded["encoder_percent"] == recorded["decoder_percent"] == "gauge"
+    assert recorded["encoder_percent"] == recorded["decoder_percent"] == "mean"
     assert recorded["memory_temperature_celsius"] == "gauge"
     assert recorded["energy_joules"] == "counter"
 

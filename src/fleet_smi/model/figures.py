@@ -13,9 +13,10 @@ from msgspec import Struct
 Unit = Literal[
     "bytes", "percent", "celsius", "watts", "joules", "megahertz", "bytes_per_second", "count"
 ]
-Aggregation = Literal["gauge", "counter"]
-"""How history rolls a figure up: a gauge as minimum, time-weighted mean and maximum;
-a counter, which only rises until the driver is reloaded, by its growth."""
+Aggregation = Literal["gauge", "mean", "counter"]
+"""How history rolls a figure up: a gauge as minimum, time-weighted mean and maximum; one whose
+extremes nobody looks for, in a third of the space, as its mean alone; a counter, which only rises
+until the driver is reloaded, as the mean of its growth per second."""
 
 _PERCENT = (0, 100)
 _BYTES = (0, 2**50)  # 1 PiB
@@ -90,7 +91,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_PERCENT,
         prometheus="encoder_ratio",
         help="Fraction of time in which the video encoder was busy.",
-        history="gauge",
+        history="mean",
     ),
     FigureSpec(
         field="decoder_percent",
@@ -98,7 +99,7 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         valid_range=_PERCENT,
         prometheus="decoder_ratio",
         help="Fraction of time in which the video decoder was busy.",
-        history="gauge",
+        history="mean",
     ),
     FigureSpec(
         field="temperature_celsius",

@@ -148,6 +148,19 @@ def test_memory_is_stored_in_bytes_to_one_part_in_ten_million() -> None:
     assert back.values[0, MEAN, column] == pytest.approx(79.123456 * GIB, rel=1e-7)
 
 
+def test_of_some_figures_only_the_mean_is_stored() -> None:
+    encodings = {column.name: column.encoding for column in CURRENT_LAYOUT.gpu}
+    assert encodings["encoder_percent"] == encodings["energy_joules_per_second"] == "mean"
+    columns = [
+        gpu_offset(0) + GPU_COLUMNS.index(name) for name in ("encoder_percent", "power_watts")
+    ]
+    arrays = rows(np.zeros(figure_count(1)))
+    arrays.values[0, :, columns] = 10.0, 20.0, 60.0
+    back = unpack([0.0], pack(arrays, 1)[0], 1)
+    assert back.values[0, :, columns[0]].tolist() == [20.0, 20.0, 20.0]
+    assert back.values[0, :, columns[1]].tolist() == [10.0, 20.0, 60.0]
+
+
 def test_a_gpu_keeps_its_figures_at_another_position() -> None:
     count, values = len(GPU_COLUMNS), list(map(float, range(figure_count(2))))
     moved = align_gpus(rows(values), ("a", "b"), ("b", "c")).values[0, MEAN]

@@ -38,11 +38,26 @@ MAX_ROW_SECONDS = 360
 
 MIN, MEAN, MAX = range(VALUES_PER_FIGURE)
 _SECONDS = struct.Struct("<f")
-_ENCODINGS: tuple[Encoding, ...] = ("f2", "f4")
 
 Float64Array = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
 IndexArray = NDArray[np.intp]
+
+
+class _Block(NamedTuple):
+    """How the figures of one encoding are stored in a packed row, and which values of them."""
+
+    dtype: str
+    values: slice
+    value_count: int
+
+
+# In the order of a packed row.
+_BLOCKS: dict[Encoding, _Block] = {
+    "f2": _Block("<f2", slice(None), VALUES_PER_FIGURE),
+    "f4": _Block("<f4", slice(None), VALUES_PER_FIGURE),
+    "mean": _Block("<f2", slice(MEAN, MEAN + 1), 1),
+}
 
 
 class SeriesArrays(NamedTuple):
@@ -151,8 +166,9 @@ def pack(
         if columns is not None:
             block[...] = np.nan
         sources = indices if columns is None else (columns.cumsum() - 1)[indices[present]]
-        values = rows.values[:, :, sources]
-        if encoding == "f2" and (too_large := np.abs(values) > MAX_F2).any():
+        stored = _BLOCKS[encoding]
+        values = rows.values[:, stored.values][:, :, sources]
+        if stored.dtype == "<f2" and (too_large := np.abs(values) > MAX_F2).any():
             values[too_large] = np.nan  # would become infinite; no node has measured so much
         block[:, :, positions[present]] = values
     data, size = packed.tobytes(), packed.itemsize
@@ -167,6 +183,7 @@ def unpack(
     shape = (len(packed), VALUES_PER_FIGURE, figure_count(gpu_count))
     values = np.full(shape, np.nan, np.float32)
     for encoding, sources, targets, factor in _column_maps(layout, gpu_count):
+        # A mean alone is also the minimum and the maximum: it is broadcast to all three.
         values[:, :, targets] = packed[encoding][:, :, sources] * np.float32(factor)
     return SeriesArrays(np.array(starts, float), packed["seconds"].astype(float), values)
 
@@ -260,8 +277,8 @@ def _aggregate(rows: SeriesArrays, firsts: IndexArray, grain: int) -> SeriesArra
 def _row_dtype(layout: RowLayout, gpu_count: int) -> np.dtype[np.void]:
     encodings = [column.encoding for _, column in layout.columns(gpu_count)]
     blocks = [
-        (encoding, f"<{encoding}", (VALUES_PER_FIGURE, encodings.count(encoding)))
-        for encoding in _ENCODINGS
+        (encoding, block.dtype, (block.value_count, encodings.count(encoding)))
+        for encoding, block in _BLOCKS.items()
     ]
     return np.dtype([("seconds", "<f4"), *blocks])
 
@@ -274,7 +291,7 @@ def _column_maps(layout: RowLayout, gpu_count: int) -> list[_ColumnMap]:
         for target, (index, column) in enumerate(CURRENT_LAYOUT.columns(gpu_count))
     }
     moves: dict[tuple[Encoding, float], list[tuple[int, int]]] = {}
-    next_source: dict[Encoding, int] = dict.fromkeys(_ENCODINGS, 0)
+    next_source: dict[Encoding, int] = dict.fromkeys(_BLOCKS, 0)
     for index, (name, encoding) in layout.columns(gpu_count):
         source = next_source[encoding]
         next_source[encoding] += 1

@@ -16,12 +16,17 @@ from fleet_smi.model.figures import (
 )
 from fleet_smi.model.units import GIB
 
-Encoding = Literal["f2", "f4"]
-"""Little-endian floats of two bytes, exact to one part in 2,000, or of four."""
-ENCODING_BYTES: dict[Encoding, int] = {"f2": 2, "f4": 4}
-MAX_F2 = 65_504.0
 VALUES_PER_FIGURE = 3
 """The minimum, the mean and the maximum."""
+Encoding = Literal["f2", "f4", "mean"]
+"""Little-endian floats of two bytes, exact to one part in 2,000, or of four; or only the mean, of
+two bytes."""
+ENCODING_BYTES: dict[Encoding, int] = {
+    "f2": 2 * VALUES_PER_FIGURE,
+    "f4": 4 * VALUES_PER_FIGURE,
+    "mean": 2,
+}
+MAX_F2 = 65_504.0
 SECONDS_BYTES = 4
 """Each row begins with the known seconds, as a float."""
 
@@ -37,7 +42,8 @@ class RowLayout:
     """The figures of a node, then those of each GPU; compared by identity.
 
     A packed row has its known seconds, then the values of all two-byte figures, then those of
-    all four-byte figures: first every minimum, then every mean, then every maximum.
+    all four-byte figures: first every minimum, then every mean, then every maximum. The figures
+    with a mean alone come last.
     """
 
     __slots__ = ("_gpu_bytes", "_node_bytes", "gpu", "node")
@@ -78,13 +84,14 @@ def decode_layout(text: str) -> RowLayout:
 
 
 def _columns_bytes(columns: tuple[FigureColumn, ...]) -> int:
-    return VALUES_PER_FIGURE * sum(ENCODING_BYTES[column.encoding] for column in columns)
+    return sum(ENCODING_BYTES[column.encoding] for column in columns)
 
 
 def _current_column(figure: FigureSpec) -> FigureColumn:
-    low, high = figure.valid_range
-    # The growth of a counter per second has no known maximum.
-    fits = figure.history == "gauge" and max(abs(low), abs(high)) <= MAX_F2
+    # No counter grows by more than `MAX_F2` per second: the only one counts joules.
+    if figure.history in ("mean", "counter"):
+        return FigureColumn(series_name(figure), "mean")
+    fits = max(map(abs, figure.valid_range)) <= MAX_F2
     return FigureColumn(series_name(figure), "f2" if fits else "f4")
 
 
