@@ -111,10 +111,12 @@ def _format_report(args: argparse.Namespace, report: "UsageReport") -> str:
 
         return to_json(report, pretty=True).decode() + "\n"
     if args.format == "html":
-        from fleet_smi.wire import report_page
+        from fleet_smi.wire import usage_report_page
 
-        style = Path(report_page.__file__).with_name("style.css").read_text("utf-8")
-        return report_page.render_report(report, style=style, to_local_time=_local, now=time.time())
+        style = Path(usage_report_page.__file__).with_name("style.css").read_text("utf-8")
+        return usage_report_page.render_report(
+            report, style=style, to_local_time=_local, now=time.time()
+        )
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view.report import render
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from fleet_smi.model.figures import GPU_FIGURES
 from fleet_smi.model.fleet import State
 from fleet_smi.model.units import UNKNOWN
 from fleet_smi.terminal.paint import Span, TextRole, align_left, align_right, display_width
@@ -14,10 +15,18 @@ WIDE_COLUMNS = 120
 _ROOMY_COLUMNS = 160
 DEFAULT_COLUMNS = ("UTIL", "TEMP", "POWER")
 # Columns that a wide terminal adds, in order of preference.
-OPTIONAL_COLUMNS = ("CLOCK", "PCIE", "FAN", "CONTAINER", "LIMIT", "MEMCLOCK", "PERF", "ECC")
+_PREFERRED_COLUMNS = ("CLOCK", "PCIE", "FAN", "CONTAINER", "LIMIT", "MEMCLOCK", "PERF", "ECC")
+_OTHER_COLUMNS = tuple(
+    [
+        figure.table
+        for figure in GPU_FIGURES
+        if figure.table and figure.table not in (*DEFAULT_COLUMNS, "MEMORY", *_PREFERRED_COLUMNS)
+    ]
+)
+OPTIONAL_COLUMNS = (*_PREFERRED_COLUMNS, *_OTHER_COLUMNS)
 _ORDER = (
     *("UTIL", "TEMP", "POWER", "LIMIT", "CLOCK", "MEMCLOCK", "FAN", "PCIE", "PERF", "ECC"),
-    *("MEMORY", "MODEL", "CONTAINER"),
+    *(*_OTHER_COLUMNS, "MEMORY", "MODEL", "CONTAINER"),
 )
 _LEFT_ALIGNED = ("MODEL", "CONTAINER")
 _MAX_WIDTHS = {"MODEL": 24, "CONTAINER": 24}

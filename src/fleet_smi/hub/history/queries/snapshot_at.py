@@ -5,17 +5,18 @@ at that time is silent in the snapshot.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.hub.history.recording.rows import NodeRow, Presence
+from fleet_smi.model.figures import RECORDED_GPU_FIGURES
 from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView, Verdict
 from fleet_smi.model.history import GpuOfNode, Holder, Period
 from fleet_smi.model.people import HIDDEN_USER
 from fleet_smi.model.safe_text import natural_sort_key
-from fleet_smi.model.snapshot import Host, Process
+from fleet_smi.model.snapshot import Gpu, Host, Instance, Process
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict import reasons
 from fleet_smi.model.verdict.judge import apply_silence
@@ -23,6 +24,8 @@ from fleet_smi.model.views import summarize_nodes
 
 FigureValues = Mapping[str, float | None]
 _Device = TypeVar("_Device", JudgedGpu, JudgedInstance)
+_INTEGERS = {name for name, hint in get_type_hints(Gpu).items() if int in get_args(hint)}
+"""The fields of a GPU that are whole numbers."""
 _STATES_WITHOUT_PROCESSES = ("broken", "unknown")
 """In these states the processes of a GPU are unknown, unless holders are stored."""
 
@@ -87,22 +90,17 @@ def _was_taken_out(at: float, period: Period) -> bool:
 
 
 def _gpu(at: float, gpu_at: GpuAt, instances: tuple[JudgedInstance, ...]) -> JudgedGpu:
-    figures = gpu_at.figures
-    clock = figures.get("sm_clock_mhz")
     gpu = JudgedGpu(
         uuid=gpu_at.gpu.uuid,
         index=gpu_at.gpu.index,
         vendor=gpu_at.gpu.vendor,
         name=gpu_at.gpu.model,
-        busy_percent=figures.get("busy_percent"),
-        temperature_celsius=figures.get("temperature_celsius"),
-        power_watts=figures.get("power_watts"),
-        sm_clock_mhz=None if clock is None else round(clock),
         # Unknown, not false: the mode is not stored, and MIG may be on without instances.
         mig_mode=True if instances else None,
         instances=instances,
         verdict=_verdict(at, gpu_at),
-        **_memory_and_processes(gpu_at),
+        processes=_processes(gpu_at),
+        **_figures(gpu_at, Gpu),
     )
     return _apply_silence(at, gpu_at.period, gpu)
 
@@ -111,27 +109,35 @@ def _instance(at: float, gpu_at: GpuAt) -> JudgedInstance:
     instance = JudgedInstance(
         uuid=gpu_at.gpu.uuid,
         profile=gpu_at.gpu.model,
-        busy_percent=gpu_at.figures.get("busy_percent"),
         verdict=_verdict(at, gpu_at),
-        **_memory_and_processes(gpu_at),
+        processes=_processes(gpu_at),
+        **_figures(gpu_at, Instance),
     )
     return _apply_silence(at, gpu_at.period, instance)
 
 
-def _memory_and_processes(gpu_at: GpuAt) -> dict[str, Any]:
-    """The memory and the processes of a device; a sole process is given all of the memory."""
-    memory = gpu_at.figures.get("memory_used_bytes")
-    used = None if memory is None else round(memory)
-    holders = gpu_at.period.holders
-    is_unknown = gpu_at.period.state in _STATES_WITHOUT_PROCESSES and not holders
-    # The memory in `holders` is that of the period's start.
-    process_memory = used if len(holders) == 1 else None
-    processes = tuple([_process(holder, process_memory) for holder in holders])
-    return {
-        "memory_total_bytes": gpu_at.gpu.memory_total_bytes,
-        "memory_used_bytes": used,
-        "processes": None if is_unknown else processes,
+def _figures(gpu_at: GpuAt, device: type[Gpu | Instance]) -> dict[str, Any]:
+    """The recorded figures that such a device has; of a counter only the growth is recorded."""
+    values = {
+        figure.field: gpu_at.figures.get(figure.field)
+        for figure in RECORDED_GPU_FIGURES
+        if figure.history != "counter" and figure.field in device.__struct_fields__
     }
+    for name in _INTEGERS & values.keys():
+        if (value := values[name]) is not None:
+            values[name] = round(value)  # stored as a float
+    return {"memory_total_bytes": gpu_at.gpu.memory_total_bytes, **values}
+
+
+def _processes(gpu_at: GpuAt) -> tuple[Process, ...] | None:
+    """The processes of a device; a sole one is given all of the memory in use."""
+    holders = gpu_at.period.holders
+    if gpu_at.period.state in _STATES_WITHOUT_PROCESSES and not holders:
+        return None
+    used = gpu_at.figures.get("memory_used_bytes")
+    # The memory in `holders` is that of the period's start.
+    memory = round(used) if used is not None and len(holders) == 1 else None
+    return tuple([_process(holder, memory) for holder in holders])
 
 
 def _process(holder: Holder, memory_bytes: int | None) -> Process:

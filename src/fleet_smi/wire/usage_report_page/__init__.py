@@ -20,11 +20,11 @@ from fleet_smi.model.usage_report_text import (
     format_hours,
     group_label,
 )
-from fleet_smi.wire.report_page import charts
-from fleet_smi.wire.report_page.tables import text_table, usage_table
 from fleet_smi.wire.static_page import content_security_policy
 from fleet_smi.wire.static_page.formatting import format_percent
 from fleet_smi.wire.static_page.markup import Html, element, fragment
+from fleet_smi.wire.usage_report_page import charts
+from fleet_smi.wire.usage_report_page.tables import text_table, usage_table
 
 __all__ = ["render_report"]
 

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from fleet_smi.model.history import Sums, Usages
 from fleet_smi.model.usage_report import Price, UsageReport
-from fleet_smi.wire import report_page
-from fleet_smi.wire.report_page import render_report
+from fleet_smi.wire import usage_report_page
+from fleet_smi.wire.usage_report_page import render_report
 from tests import golden
 from tests.terminal.fleet_strategies import TEXT
 from tests.terminal.history_samples import lab_week
 from tests.terminal.samples import HOUR, NOW, utc
 from tests.wire.static_page.test_static_page import HOSTILE, Read
 
-STYLE = Path(report_page.__file__).with_name("style.css").read_text("utf-8")
+STYLE = Path(usage_report_page.__file__).with_name("style.css").read_text("utf-8")
 GOLDEN = Path(__file__).parent / "golden"
 EURO = Price(per_kwh=0.31, currency="EUR")
 TAGS = re.compile(

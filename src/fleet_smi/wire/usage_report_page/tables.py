@@ -6,9 +6,9 @@ from fleet_smi.model.fleet import State
 from fleet_smi.model.history import Sums
 from fleet_smi.model.usage_report import UsageReport, busy_percent, share_percent
 from fleet_smi.model.usage_report_text import format_cost, format_count, format_energy, format_hours
-from fleet_smi.wire.report_page.charts import STATE_COLOURS
 from fleet_smi.wire.static_page.formatting import format_percent
 from fleet_smi.wire.static_page.markup import Html, element
+from fleet_smi.wire.usage_report_page.charts import STATE_COLOURS
 
 _HEADS = {"user": "Person", "group": "Group", "node": "Node", "model": "Model"}
 _BAR_PIXELS = 160
