@@ -157,7 +157,10 @@ def test_a_node_keeps_its_identity_when_the_host_is_unreadable() -> None:
 def test_a_hung_nvidia_smi_is_killed_before_the_reader_times_out(
     machine: SimulatedMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # NVML is slow to fail, and then nvidia-smi hangs.
+    # NVML is slow to fail, and then nvidia-smi hangs. More time than usual for both, because on a
+    # busy machine it takes seconds until the reader has started.
+    monkeypatch.setattr(snapshot_builder, "READ_TIMEOUT_SECONDS", 5.0)
+    monkeypatch.setattr(snapshot_builder, "SAMPLE_TIMEOUT_SECONDS", 6.0)
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "nvidia-smi"
