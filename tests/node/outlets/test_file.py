@@ -110,13 +110,11 @@ def test_a_disk_that_hangs_delays_neither_a_tick_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs = threading.Event()
-    monkeypatch.setattr(FileOutlet, "_write", lambda *_: hangs.wait(10))
+    monkeypatch.setattr(FileOutlet, "_write", lambda *_: hangs.wait())
     outlet = FileOutlet(str(tmp_path))
-    began = time.monotonic()
     for sequence in range(5):
         outlet.publish(replace(TAKEN, sequence=sequence))
     outlet.close()
-    assert time.monotonic() - began < 5
     hangs.set()
     wait_until(lambda: "drop" not in {thread.name for thread in threading.enumerate()})
 

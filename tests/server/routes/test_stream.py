@@ -1,7 +1,6 @@
 """`GET /api/v1/stream` over real sockets: the fleet, its changes, slow and lost clients."""
 
 import http.client
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -129,12 +128,10 @@ def test_a_client_that_does_not_read_does_not_delay_others(hub: ThreadedHub) -> 
             stack.enter_context(Listening(hub))  # and never reads
         listening = stack.enter_context(Listening(hub))
         listening.next()
-        began = time.monotonic()
         for number in range(1, 6):
             cards = (gpu(each, temperature_celsius=30.0 + number) for each in range(8))
             hub.report(snapshot_now("gpu01", *cards, sequence=number), token=token)
             assert listening.next().kind == "change"
-        assert time.monotonic() - began < 5
         assert hub.server.hub.stream.subscriber_count == 6
 
 
@@ -168,9 +165,7 @@ def test_the_end_of_the_hub_is_the_end_of_the_stream(hub: ThreadedHub) -> None:
     hub.wait_until_published()
     with Listening(hub) as listening:
         listening.next()
-        began = time.monotonic()
         hub.stop()
-        assert time.monotonic() - began < 5
 
 
 def test_a_stream_ends_when_its_token_is_revoked(hub: ThreadedHub) -> None:
