@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import threading
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from tests.builders import gpu, snapshot
 from tests.machines import wait_until
 
 AGENTS = 300
-WINDOW_SECONDS = 0.25
+SPREAD_SECONDS = 0.5
 
 
 class Door:
@@ -89,8 +88,7 @@ def test_reconnecting_agents_are_spread_over_time(door: Door, tmp_path: Path) ->
         door.is_open = True
         wait_until(lambda: len(door.reports) == AGENTS)
     knocks = door.knocks[AGENTS:]  # at first they cannot know better
-    ends = [bisect_left(knocks, at + WINDOW_SECONDS) for at in knocks]
-    most = max(end - start for start, end in enumerate(ends))
-    assert most < AGENTS / 2
+    # Most of them, over their back-off of up to two seconds. A busy machine can only prolong that.
+    assert knocks[len(knocks) * 9 // 10] - knocks[len(knocks) // 10] > SPREAD_SECONDS
     assert len(door.knocks) < 4 * AGENTS
     assert set(door.reports.values()) == {1}
