@@ -60,7 +60,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> JudgedDevice:
-        """What is offered: the GPU, or an instance of it."""
+        """The device that is offered: the GPU, or an instance of it."""
         return self.instance or self.gpu
 
     @property

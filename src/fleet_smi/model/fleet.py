@@ -87,7 +87,7 @@ class NodeView(Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """What its collectors cannot read, though they did not fail: one sentence each."""
+        """Figures that its working collectors cannot read: one sentence per collector."""
         limited = (run for run in self.runs if run.outcome == "ok" and run.detail)
         return tuple(f"read through {run.name}, which {run.detail}" for run in limited)
 

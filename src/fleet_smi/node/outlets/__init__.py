@@ -33,7 +33,7 @@ class OutletEntry(NamedTuple):
 
 
 class OutletOptions(NamedTuple):
-    """What an outlet is made from: the settings, and what can be set by a flag only."""
+    """Arguments of an outlet: the settings, and options that only flags can set."""
 
     settings: "AgentSettings"
     insecure_open: bool = False
