@@ -1,8 +1,8 @@
 """Durability of history: a killed hub, a full disk, a damaged database file."""
 
+import errno
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -187,5 +187,9 @@ class TestSmallDisk:
 
 
 def fill(ballast: Path) -> None:
-    """Fill a file system."""
-    ballast.write_bytes(bytes(max(0, shutil.disk_usage(ballast.parent).free - 4096)))
+    """Fill a file system until nothing fits, whatever else is written to it meanwhile."""
+    block = bytes(4096)
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError) as failure:
+        while True:
+            file.write(block)
+    assert failure.value.errno == errno.ENOSPC
