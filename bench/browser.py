@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, CDPSession, Error, Page, ViewportSize, 
 
 from bench.peers import NotAvailable
 
+# The one without windows first: the same engine at half the processor time.
+_CHROMIUM_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser")
 _DESK = ViewportSize(width=1440, height=900)
 _PATIENCE_MILLISECONDS = 60_000
 _A_GPU = "[data-gpu], canvas"
@@ -60,10 +62,10 @@ class PageCounters:
 
 def find_chromium() -> str:
     """Return the path of Chromium; raise `NotAvailable` where there is none."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        raise NotAvailable("no Chromium on this machine")
-    return program
+    for name in _CHROMIUM_NAMES:
+        if program := shutil.which(name):
+            return program
+    raise NotAvailable("no Chromium on this machine")
 
 
 @contextmanager

@@ -1,24 +1,25 @@
 """Fixtures of the page tests: a real Chromium, driven by Playwright, against a real hub."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from bench.browser import find_chromium
+from bench.peers import NotAvailable
 from fleet_smi.server.page_files import INDEX_FILE, page_files
 from tests.page import accounts, sample_fleet
 from tests.page.page_pool import NewPage, PagePool
 from tests.server.threaded_hub import ThreadedHub
 
 
-def _require(available: bool, reason: str) -> None:
-    """Skip the test if something is missing; in CI, fail instead."""
-    if not available:
-        assert not os.environ.get("CI"), reason
-        pytest.skip(reason)
+def _unavailable(reason: str) -> NoReturn:
+    """Skip the test for lack of something; in CI, fail instead."""
+    assert not os.environ.get("CI"), reason
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +29,12 @@ def browser() -> Iterator[Browser]:
     Not for the whole session: Playwright occupies the thread's event loop while it is open, so
     that asyncio tests in the same process would fail.
     """
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    _require(program is not None, "no Chromium on this machine: install it to test the page")
-    _require(INDEX_FILE in page_files(), "the page is not built: `make page` builds it")
+    try:
+        program = find_chromium()
+    except NotAvailable as missing:
+        _unavailable(f"{missing}: install it to test the page")
+    if INDEX_FILE not in page_files():
+        _unavailable("the page is not built: `make page` builds it")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]
