@@ -13,8 +13,9 @@ from fleet_smi.errors import Unmet
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.hub.stream import Stream, Subscriber
 from fleet_smi.model.stream_payload import FleetPayload
-from fleet_smi.wire.event import KEEPALIVE, apply_event, decode_event
+from fleet_smi.wire.event import KEEPALIVE
 from tests.builders import NOON, gpu, snapshot
+from tests.wire.event_client import apply_event, decode_event
 
 LIFE = "0a1b"
 SOON = 30.0

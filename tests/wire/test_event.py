@@ -1,21 +1,17 @@
-"""Events of the stream: framing, compression, diff and apply."""
+"""Events of the stream: framing, compression and diffs."""
 
 import json
 import zlib
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.errors import Undecodable
 from fleet_smi.model.stream_payload import DeviceFigures, FleetPayload, NodeFigures, NodePayload
 from fleet_smi.model.views import summarize_nodes
 from fleet_smi.wire.event import (
     GZIP_HEADER,
     StreamUpdate,
-    apply_event,
-    decode_event,
     diff_figures,
     encode_event,
     format_event_id,
@@ -23,6 +19,7 @@ from fleet_smi.wire.event import (
     parse_event_id,
 )
 from tests.builders import NOON
+from tests.wire.event_client import apply_event, decode_event
 
 figure = st.none() | st.integers(0, 3)
 row = st.builds(DeviceFigures, figure, figure, figure, figure)
@@ -116,15 +113,6 @@ def test_a_diff_without_a_base_leaves_figures_unknown() -> None:
     assert lost.figures == {
         7: NodeFigures(7, 11, None, None, (DeviceFigures(95, None, None, None), unknown))
     }
-
-
-NO_EVENTS = [b"", b"{", b"[]", b'{"taken_at": "noon"}', b"\xff", b'{"\xff":1}', b'{"x":' * 20_000]
-
-
-@pytest.mark.parametrize("garbage", NO_EVENTS, ids=lambda garbage: repr(garbage[:9]))
-def test_invalid_data_is_undecodable(garbage: bytes) -> None:
-    with pytest.raises(Undecodable, match="not an event"):
-        decode_event(garbage)
 
 
 def test_an_event_id_is_valid_only_in_its_epoch() -> None:

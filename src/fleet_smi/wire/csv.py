@@ -18,11 +18,6 @@ def encode_csv(rows: Iterable[Sequence[CsvValue]]) -> str:
     return text.getvalue()
 
 
-def unescape_formula(cell: str) -> str:
-    """Return the original text of a cell that was escaped."""
-    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(_FORMULA_STARTS) else cell
-
-
 def _escape(cell: CsvValue) -> CsvValue:
     if cell is None:
         return ""

@@ -1,4 +1,4 @@
-"""The events of the live stream (server-sent events): codec, diff and apply.
+"""The events of the live stream (server-sent events): encoding and diff.
 
 A `fleet` event has the whole fleet, a `change` event what differs from the event before it. The
 data of both is one line of JSON of one shape:
@@ -33,17 +33,13 @@ every role.
 
 import zlib
 from collections.abc import Sequence
-from itertools import chain, repeat
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
 
-from fleet_smi.errors import Undecodable
 from fleet_smi.model.fleet import Summary
-from fleet_smi.model.stream_payload import DeviceFigures, FleetPayload, NodeFigures, NodePayload
-from fleet_smi.wire.error_text import describe_error
+from fleet_smi.model.stream_payload import DeviceFigures, NodeFigures, NodePayload
 
 EventKind = Literal["fleet", "change"]
 Unchanged = Literal["="]
@@ -59,7 +55,6 @@ _RAW_DEFLATE = -15  # zlib's window bits: negative means no header or checksum a
 _COMPRESSION_LEVEL = 3
 _MAX_DIGITS = 15  # a client chooses the id: no number of a thousand digits is parsed
 _TIME_DECIMALS = 3
-_UNKNOWN = DeviceFigures(None, None)
 
 
 class NodeFiguresDiff(Struct, frozen=True, array_like=True, gc=False):
@@ -123,14 +118,6 @@ def encode_event(kind: EventKind, event_id: str, taken_at: float, update: Stream
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), data)
 
 
-def decode_event(data: bytes | str) -> Event:
-    """Decode the data of an event; raise `Undecodable`."""
-    try:
-        return msgspec.json.decode(data, type=Event)
-    except (ValueError, RecursionError) as error:
-        raise Undecodable(f"not an event: {describe_error(error)}") from None
-
-
 def gzip_block(data: bytes) -> bytes:
     """Compress to a block that can be appended to any gzip stream.
 
@@ -153,20 +140,6 @@ def diff_figures(before: NodeFigures, after: NodeFigures) -> NodeFiguresDiff:
     )
 
 
-def apply_event(fleet: FleetPayload | None, event: Event) -> FleetPayload:
-    """Return the fleet after an event; `fleet` is `None` before the first one."""
-    nodes = {} if fleet is None else dict(fleet.nodes)
-    figures = {} if fleet is None else dict(fleet.figures)
-    for number in event.removed:
-        nodes.pop(number, None)
-        figures.pop(number, None)
-    nodes.update((node.number, node) for node in event.nodes)
-    figures.update((row.number, _apply_diff(figures.get(row.number), row)) for row in event.figures)
-    return FleetPayload(
-        taken_at=event.taken_at, summary=event.summary, nodes=nodes, figures=figures
-    )
-
-
 def _diff_row(old: DeviceFigures, new: DeviceFigures) -> RowDiff:
     busy, memory = new.busy_percent, new.memory_used_mebibytes
     temperature, power = new.temperature_celsius, new.power_watts
@@ -176,21 +149,3 @@ def _diff_row(old: DeviceFigures, new: DeviceFigures) -> RowDiff:
         UNCHANGED if temperature == old.temperature_celsius else temperature,
         UNCHANGED if power == old.power_watts else power,
     )
-
-
-def _apply_diff(known: NodeFigures | None, diff: NodeFiguresDiff) -> NodeFigures:
-    before = known or NodeFigures(diff.number, None, None, None, ())
-    # Rows without a base: "unchanged" becomes unknown rather than a wrong value.
-    rows = zip(diff.parts, chain(before.parts, repeat(_UNKNOWN)), strict=False)
-    return NodeFigures(
-        diff.number,
-        diff.reported_at,
-        before.cpu_percent if diff.cpu_percent == UNCHANGED else diff.cpu_percent,
-        before.memory_percent if diff.memory_percent == UNCHANGED else diff.memory_percent,
-        tuple([old if new == UNCHANGED else _apply_row(old, new) for new, old in rows]),
-    )
-
-
-def _apply_row(old: DeviceFigures, new: RowDiff) -> DeviceFigures:
-    pairs = zip(astuple(old), new, strict=True)
-    return DeviceFigures(*[before if now == UNCHANGED else now for before, now in pairs])

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.compat.node_info.codec import (
-    decode_main_status,
     decode_status,
     encode_main_status,
     encode_status,
 )
-from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
+from fleet_smi.errors import DeliveryError, Undecodable
 from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.privacy import mask_commands
@@ -23,6 +22,7 @@ from fleet_smi.model.snapshot import Fault, Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.report import decode_report, encode_report_json
 from tests.builders import NOON, gpu, process, snapshot
+from tests.compat.masters import read_main_status
 from tests.compat.seed_samples import seed_sample
 
 BOB = {"command": "python evaluate.py", "mem(MiB)": 2310, "pid": 1259, "username": "bob"}
@@ -73,14 +73,6 @@ def test_a_node_is_decoded_as_captured() -> None:
     assert [each.busy_percent for each in node.gpus] == [0, 97, 43, 0]
     people = [[(one.pid, one.user) for one in each.processes or ()] for each in node.gpus]
     assert people == [[], [(1258, "alice"), (1259, "bob")], [(1260, "alice"), (1261, "carol")], []]
-
-
-def test_a_main_node_is_decoded_as_captured_the_lost_host_included() -> None:
-    node, lost = decode_main_status(seed_sample("node_info/api-get-status.json"), NOON)
-    assert isinstance(node, Snapshot)
-    assert len(node.gpus) == 4
-    assert isinstance(lost, Unreachable)
-    assert lost.node == "192.168.0.99"
 
 
 @pytest.mark.parametrize("name", ["get-status", "get-status.pretty"])
@@ -177,14 +169,6 @@ def test_a_node_that_has_not_read_its_gpus_yet_is_undecodable() -> None:
 def test_what_is_not_a_status_is_undecodable(body: bytes, message: str) -> None:
     with pytest.raises(Undecodable, match=message):
         decode_status(body, NOON)
-
-
-def test_a_main_node_with_an_entry_that_is_invalid_has_the_others() -> None:
-    body = msgspec.json.encode({"Nodes": [7, NODE | {"status": True}, NODE | {"status": False}]})
-    kinds = [type(each) for each in decode_main_status(body, NOON)]
-    assert kinds == [Undecodable, Snapshot, Unreachable]
-    with pytest.raises(Undecodable, match="no list of Nodes"):
-        decode_main_status(b"{}", NOON)
 
 
 def test_a_node_is_written_with_sorted_keys_as_its_own_answer_has_them() -> None:
@@ -308,10 +292,8 @@ def test_what_is_written_of_a_fleet_reads_back_the_silent_as_lost() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu(0), node="a", interval_seconds=600.0), NOON)
     fleet.apply(snapshot(gpu(1), node="b"), NOON)
-    kinds = [
-        type(each) for each in decode_main_status(encode_main_status(fleet.view(NOON + 60)), 0)
-    ]
-    assert kinds == [Snapshot, Unreachable]
+    present, lost = read_main_status(encode_main_status(fleet.view(NOON + 60)))
+    assert isinstance(present, Snapshot) and lost == "b"
 
 
 anything = st.recursive(

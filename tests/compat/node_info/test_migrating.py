@@ -5,10 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleet_smi.compat.node_info.codec import decode_main_status
 from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import Scenario, SimGpu
-from tests.builders import NOON
+from tests.compat.masters import read_main_status
 from tests.compat.migration_guide import migration_commands, run_curl, write_section_settings
 from tests.end_to_end.programs import Lab, LoopbackHub, free_port
 from tests.machines import wait_until
@@ -55,7 +54,7 @@ def test_in_place_of_a_node_and_of_the_main_node_the_old_requests_are_answered(
     wrong = msgspec.json.decode(run_curl(PASSWORD, hub.url, PASSWORD="8888"))
     assert wrong["error"]["code"] == "bad_password"
     output = run_curl(PASSWORD, hub.url, PASSWORD="open-sesame")
-    kinds = [isinstance(each, Snapshot) for each in decode_main_status(output, NOON)]
+    kinds = [isinstance(each, Snapshot) for each in read_main_status(output)]
     assert sorted(kinds) == [False, True]
     token = hub.command("token", "add", "--role", "viewer").stdout.strip()
     wait_until(lambda: run_curl(VIEWER, hub.url, TOKEN=token).startswith(b'{"Nodes"'))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.compat.nvgpu.codec import decode_cluster_status, decode_gpu_status
-from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
+from fleet_smi.compat.nvgpu.codec import decode_gpu_status
+from fleet_smi.errors import DeliveryError, Undecodable
 from fleet_smi.model.privacy import mask_commands
-from fleet_smi.model.snapshot import Fault, Snapshot
+from fleet_smi.model.snapshot import Fault
 from fleet_smi.wire.report import decode_report, encode_report_json
 from tests.builders import NOON
 from tests.compat.nvgpu.statuses import IDLE, SHARED, node_views, read_gpu, read_status
@@ -28,13 +28,6 @@ def test_an_agent_of_0_9_is_decoded_as_captured() -> None:
     assert people[0] == []
     assert people[1:3] == [[(510, "alice"), (511, "bob")], [(512, "alice"), (513, "carol")]]
     assert people[3] == [(999999, None)]
-
-
-def test_a_master_is_decoded_as_captured_its_errors_included() -> None:
-    one, same, error = decode_cluster_status(seed_sample("nvgpu/master-cluster_status.json"), NOON)
-    assert one == same == decode_gpu_status(seed_sample("nvgpu/agent-gpu_status.json"), NOON)
-    assert isinstance(error, Unreachable)
-    assert "Host not available" in error.message
 
 
 def test_a_gpu_is_identified_by_its_index_and_nothing_unknown_is_zero() -> None:
@@ -147,14 +140,6 @@ def test_secrets_and_control_characters_are_removed() -> None:
 def test_what_is_not_a_status_is_undecodable(body: bytes, message: str) -> None:
     with pytest.raises(Undecodable, match=message):
         decode_gpu_status(body, NOON)
-
-
-def test_a_cluster_with_an_entry_that_is_invalid_has_the_others() -> None:
-    body = msgspec.json.encode([7, {"hostname": "gpu01", "gpus": [IDLE]}, {"error": 7}])
-    kinds = [type(each) for each in decode_cluster_status(body, NOON)]
-    assert kinds == [Undecodable, Snapshot, Unreachable]
-    with pytest.raises(Undecodable, match="must be a list"):
-        decode_cluster_status(b"{}", NOON)
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters=","), min_size=1, max_size=20)

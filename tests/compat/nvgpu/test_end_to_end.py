@@ -15,10 +15,9 @@ from urllib.request import urlopen
 import pytest
 
 from bench.peers import PEERS, NotAvailable, PeerTool, clean_environment, install
-from fleet_smi.compat.nvgpu.codec import decode_cluster_status
 from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
-from tests.builders import NOON
+from tests.compat.masters import read_cluster_status
 from tests.end_to_end.programs import Lab, LoopbackHub, free_port
 from tests.machines import UserProcesses, wait_until
 
@@ -127,7 +126,7 @@ def test_its_master_polls_an_agent(
     assert without_since(ours) == without_since(theirs)
     assert [bool(each["running_since"]) for each in ours["gpus"]] == [False, True]
     assert page.count(f"{ME},?") == 2
-    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(output, NOON)]
+    kinds = [isinstance(each, Snapshot) for each in read_cluster_status(output)]
     assert kinds == [True, False, True]
 
 

@@ -5,11 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleet_smi.compat.nvgpu.codec import decode_cluster_status
 from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import MIB, Scenario, SimGpu
-from tests.builders import NOON
 from tests.cli.program import run_fleet_smi
+from tests.compat.masters import read_cluster_status
 from tests.compat.migration_guide import (
     migration_commands,
     migration_section,
@@ -49,7 +48,7 @@ def test_side_by_side_a_hub_polls_its_agents_and_serves_as_its_master(
         output = run_curl(CURL, hub.url, TOKEN=token)
     finally:
         agent.close()
-    kinds = [isinstance(each, Snapshot) for each in decode_cluster_status(output, NOON)]
+    kinds = [isinstance(each, Snapshot) for each in read_cluster_status(output)]
     assert sorted(kinds) == [False, True, True]
 
 

@@ -9,11 +9,12 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from fleet_smi.wire.event import Event, decode_event
+from fleet_smi.wire.event import Event
 from tests.builders import gpu, process
 from tests.machines import wait_until
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub, error_code
+from tests.wire.event_client import decode_event
 
 PATH = "/api/v1/stream"
 

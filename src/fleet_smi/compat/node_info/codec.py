@@ -21,7 +21,6 @@ from fleet_smi.compat.json_status import (
     round_or_none,
     text_or_none,
 )
-from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.range_check import check_range
 from fleet_smi.model.redact import redact
@@ -32,7 +31,6 @@ from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
 _MEMORY = "mem(MiB)"
 _MAX_COMMAND_LENGTH = 500  # node_info.py cuts commands there
-_MAX_NODES = 10_000
 _MISSING = "power, clocks, UUIDs, or processes whose owner it cannot read"
 
 
@@ -86,13 +84,6 @@ def decode_status(body: bytes, taken_at: float) -> DecodedStatus:
     return _decode(json_status.decode_json(body), taken_at)
 
 
-def decode_main_status(body: bytes, taken_at: float) -> tuple[Snapshot | DeliveryError, ...]:
-    """Decode the response of a main node, one result per node; raise `Undecodable`."""
-    status = require_object(json_status.decode_json(body), "the status of all nodes")
-    nodes = json_status.require_list(status, "Nodes")
-    return tuple([_decode_entry(node, taken_at) for node in nodes[:_MAX_NODES]])
-
-
 def encode_status(snapshot: Snapshot, zone: tzinfo | None = None) -> bytes:
     """Encode the response of a node; `zone` is by default that of this machine."""
     return msgspec.json.encode(_status(snapshot, snapshot.taken_at, zone))
@@ -102,19 +93,6 @@ def encode_main_status(view: FleetView, zone: tzinfo | None = None) -> bytes:
     """Encode the response of a main node; a silent node has `"status": false`."""
     nodes = [_main_entry(node, view.taken_at, zone) for node in view.nodes]
     return msgspec.json.encode(MainStatus(nodes=tuple(nodes)))
-
-
-def _decode_entry(node: Any, taken_at: float) -> Snapshot | DeliveryError:
-    try:
-        fields = require_object(node, "a node")
-        # Whatever figures a lost host still has here are old: they must not look live.
-        if fields.get("status") is not True:
-            return Unreachable(
-                "its main node cannot reach it", text_or_none(fields.get("hostname"))
-            )
-        return _decode(fields, taken_at).snapshot
-    except Undecodable as error:
-        return error
 
 
 def _decode(status: Any, taken_at: float) -> DecodedStatus:

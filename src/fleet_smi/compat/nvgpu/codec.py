@@ -21,7 +21,6 @@ from fleet_smi.compat.json_status import (
     text_or_none,
 )
 from fleet_smi.compat.nvgpu.humanize import format_ago, shorten_command
-from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.model.fleet import JudgedGpu, NodeView, State
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
@@ -33,7 +32,6 @@ from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
 NvgpuMachine = Snapshot | NodeView
-_MAX_MACHINES = 10_000
 _MAX_LIST_LENGTH = 64 << 10  # characters of a comma-separated list, cut before it is split
 _PID = re.compile(r"[0-9]{1,10}")
 
@@ -65,14 +63,6 @@ def decode_gpu_status(body: bytes, taken_at: float) -> Snapshot:
     return _snapshot(json_status.decode_json(body), taken_at)
 
 
-def decode_cluster_status(body: bytes, taken_at: float) -> tuple[Snapshot | DeliveryError, ...]:
-    """Decode the response of a master, one result per machine; raise `Undecodable`."""
-    entries = json_status.decode_json(body)
-    if not isinstance(entries, list):
-        raise Undecodable("the status of a cluster must be a list")
-    return tuple([_entry(entry, taken_at) for entry in entries[:_MAX_MACHINES]])
-
-
 def encode_gpu_status(machine: NvgpuMachine) -> bytes:
     """Encode the response of an nvgpu agent on that machine."""
     return msgspec.json.encode(machine_status(machine))
@@ -91,15 +81,6 @@ def machine_status(machine: NvgpuMachine) -> MachineStatus:
         )
     rows = [_device(gpu, _machine_time(machine)) for gpu in machine.gpus]
     return MachineStatus(hostname=machine.name, gpus=tuple(rows))
-
-
-def _entry(entry: Any, taken_at: float) -> Snapshot | DeliveryError:
-    try:
-        if "error" in require_object(entry, "a machine"):
-            return Unreachable(f"its master reports: {text_or_none(entry['error']) or 'no reason'}")
-        return _snapshot(entry, taken_at)
-    except Undecodable as error:
-        return error
 
 
 def _snapshot(status: Any, taken_at: float) -> Snapshot:
