@@ -17,7 +17,7 @@ from fleet_smi.hub.history.series.layout import (
     figure_count,
     gpu_offset,
 )
-from tests.builders import gpu, snapshot
+from tests.builders import gpu, instance, snapshot
 from tests.hub.history.series.samples import buffer_of
 
 BUSY, POWER = gpu_offset(0) + BUSY_INDEX, gpu_offset(0) + POWER_INDEX
@@ -36,14 +36,37 @@ def test_a_counter_is_recorded_as_its_growth_per_second() -> None:
     buffer = SampleBuffer()
     # 3e9 J are more than a four-byte float can tell to the joule.
     counters = (3e9, 3e9 + 600.0, None, 3e9 + 1000.0, 3e9 + 1200.0, 50.0, 350.0)
-    for at, joules in enumerate(counters):
+    for step, joules in enumerate(counters):
         report = snapshot(gpu(energy_joules=joules))
         buffer.set_gpus(device_uuids(report))
-        buffer.add(float(at), report)
-    rates = [buffer.sums(at, at + 1.0, [ENERGY])[ENERGY] for at in range(len(counters))]
+        buffer.add(10.0 * step, report)
+    rates = [buffer.sums(at, at + 10.0, [ENERGY])[ENERGY] for at in range(0, 70, 10)]
     unknown = (0.0, 0)
     # Unknown at first, after a missing value, and after the counter was reset.
-    assert rates == [unknown, (600.0, 1.0), unknown, unknown, (200.0, 1.0), unknown, (300.0, 1.0)]
+    known = (600.0, 10.0), (200.0, 10.0), (300.0, 10.0)
+    assert rates == [unknown, known[0], unknown, unknown, known[1], unknown, known[2]]
+
+
+def test_a_counter_of_frequent_reports_is_compared_every_few_seconds() -> None:
+    buffer = SampleBuffer()
+    for at in range(12):
+        report = snapshot(gpu(energy_joules=100.0 * at))
+        buffer.set_gpus(device_uuids(report))
+        buffer.add(float(at), report)
+    assert buffer.sums(0.0, 12.0, [ENERGY]) == {ENERGY: (700.0, 7.0)}  # from the fifth second on
+
+
+def test_counters_start_over_when_a_gpu_becomes_an_instance() -> None:
+    buffer = SampleBuffer()
+    two = snapshot(gpu(0, uuid="a", energy_joules=5.0), gpu(1, uuid="b", energy_joules=5.0))
+    nested = snapshot(gpu(0, uuid="a", energy_joules=5.0, instances=(instance(uuid="b"),)))
+    assert device_uuids(two) == device_uuids(nested)
+    buffer.set_gpus(device_uuids(two))
+    for at, report in ((0.0, two), (10.0, two), (11.0, nested), (20.0, nested)):
+        buffer.add(at, report)
+    assert buffer.sums(10.0, 11.0, [ENERGY]) == {ENERGY: (0.0, 1.0)}
+    assert buffer.sums(11.0, 20.0, [ENERGY]) == {ENERGY: (0.0, 0)}
+    assert buffer.sums(20.0, 21.0, [ENERGY]) == {ENERGY: (0.0, 1.0)}
 
 
 def test_samples_of_an_older_checkpoint_are_converted_column_by_column() -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fleet_smi.hub.history.series.codec import column_moves
+from fleet_smi.hub.history.series.counter_growth import CounterGrowth
 from fleet_smi.hub.history.series.layout import GPU_COLUMNS, NODE_COLUMNS, figure_count, gpu_offset
 from fleet_smi.model.figures import RECORDED_GPU_FIGURES, RECORDED_NODE_FIGURES
 from fleet_smi.model.snapshot import Host, Instance, Snapshot
@@ -40,9 +41,6 @@ _read_gpu = attrgetter(*[figure.field for figure in RECORDED_GPU_FIGURES])
 _INSTANCE_FIELDS = [
     figure.field if figure.field in Instance.__struct_fields__ else None
     for figure in RECORDED_GPU_FIGURES
-]
-_COUNTER_OFFSETS = [
-    offset for offset, figure in enumerate(RECORDED_GPU_FIGURES) if figure.history == "counter"
 ]
 
 SampleColumns = tuple[tuple[str, ...], tuple[str, ...]]
@@ -78,18 +76,17 @@ class SampleBuffer:
 
     __slots__ = (
         "_absent_figures",
-        "_counters",
+        "_all_known",
+        "_counter_growth",
         "_dtype",
         "_present",
-        "_sampled_at",
         "_samples",
         "_struct",
         "uuids",
     )
 
     def __init__(self, uuids: Sequence[str] = (), packed: bytes = b"") -> None:
-        self._counters: list[list[float | None]] = []
-        self._sampled_at = -inf
+        self._all_known = True
         self._set_uuids(tuple(uuids), ())
         size = self._struct.size
         self._samples = [packed[first : first + size] for first in range(0, len(packed), size)]
@@ -108,21 +105,16 @@ class SampleBuffer:
         """Append the figures of a snapshot."""
         node = [read(snapshot.host) for read in _NODE_READERS]
         figures: list[float | None] = list(chain.from_iterable(map(_read_gpu, snapshot.gpus)))
-        for index, offset in enumerate(_COUNTER_OFFSETS):
-            counters = figures[offset :: len(GPU_COLUMNS)]
-            figures[offset :: len(GPU_COLUMNS)] = self._growth_per_second(at, index, counters)
-        self._sampled_at = at
-        if None in figures:
-            figures = [nan if figure is None else figure for figure in figures]
-        # Optimistic: most reports can be packed as they are, and the others raise.
-        try:
-            packed = self._struct.pack(at, *node, *figures)
-        except (struct.error, OverflowError):
-            # Some are impossible, the node's are unknown, or there are instances or GPUs that
-            # have left.
-            values = [*node, *figures, *_instance_figures(snapshot), *self._absent_figures]
-            packed = self._struct.pack(at, *map(_valid_or_nan, values))
-        self._samples.append(packed)
+        self._counter_growth.apply(at, len(snapshot.gpus), figures)
+        # Optimistic: most reports can be packed as they are, and the others raise. An exception
+        # is expensive: where the last report had unknown figures, this one is not tried.
+        packed = b""
+        if self._all_known:
+            try:
+                packed = self._struct.pack(at, *node, *figures)
+            except (struct.error, OverflowError):
+                self._all_known = False
+        self._samples.append(packed or self._pack_unusual(at, snapshot, [*node, *figures]))
 
     def add_unknown(self, at: float) -> None:
         """Append a sample without any known figure."""
@@ -182,18 +174,14 @@ class SampleBuffer:
         """Remove all samples."""
         self._samples.clear()
 
-    def _growth_per_second(
-        self, at: float, index: int, counters: list[float | None]
-    ) -> list[float | None]:
-        """The growth of a counter of each GPU since the sample before; unknown after a reset."""
-        previous, elapsed = self._counters[index], at - self._sampled_at
-        self._counters[index] = counters
-        if len(previous) != len(counters) or elapsed <= 0.0:
-            return [None] * len(counters)
-        return [
-            None if new is None or old is None or new < old else (new - old) / elapsed
-            for old, new in zip(previous, counters, strict=True)
-        ]
+    def _pack_unusual(self, at: float, snapshot: Snapshot, figures: list[float | None]) -> bytes:
+        """Pack unknown or impossible figures, those of instances and of GPUs that have left."""
+        values = [*figures, *_instance_figures(snapshot), *self._absent_figures]
+        self._all_known = None not in values
+        try:
+            return self._struct.pack(at, *[nan if value is None else value for value in values])
+        except (struct.error, OverflowError):
+            return self._struct.pack(at, *map(_valid_or_nan, values))
 
     def _count_before(self, end: float) -> int:
         return bisect_left(self._samples, end, key=_time_of)
@@ -205,7 +193,7 @@ class SampleBuffer:
         self._present, self.uuids = present, (*present, *absent)
         self._absent_figures = (nan,) * (len(GPU_COLUMNS) * len(absent))
         self._struct, self._dtype = sample_formats(len(self.uuids))
-        self._counters = [[] for _ in _COUNTER_OFFSETS]  # those of other GPUs do not count
+        self._counter_growth = CounterGrowth()  # counters of other GPUs do not count
 
     def _move_columns(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
         """Repack all samples with the columns of other GPUs."""
