@@ -16,7 +16,8 @@ Unit = Literal[
 Aggregation = Literal["gauge", "mean", "counter"]
 """How history rolls a figure up: a gauge as minimum, time-weighted mean and maximum; one whose
 extremes nobody looks for, in a third of the space, as its mean alone; a counter, which only rises
-until the driver is reloaded, as the mean of its growth per second."""
+until the driver is reloaded, as the mean of its growth per second. Only gauges are taken from every
+report, the others every few seconds."""
 
 _PERCENT = (0, 100)
 _BYTES = (0, 2**50)  # 1 PiB

@@ -9,10 +9,11 @@ from msgspec.structs import asdict
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.hub.history.recording.rows import Checkpoint
-from fleet_smi.hub.history.series.buffer import (
+from fleet_smi.hub.history.series.layout import figure_count
+from fleet_smi.hub.history.series.sample_format import (
     FIRST_COLUMNS,
     column_positions,
-    sample_formats,
+    sample_dtype,
 )
 from tests.builders import NOON, gpu, snapshot
 from tests.hub.history.in_memory_history import InMemoryHistory, RecordedFleet, relative_times
@@ -24,8 +25,8 @@ def to_first_columns(state: list[Any]) -> None:
     """Change a decoded checkpoint to one from before samples named their columns."""
     positions = column_positions(FIRST_COLUMNS, 1)
     former = {new: old for old, new in positions.items()}
-    samples = np.frombuffer(state[6], sample_formats(1)[1])
-    old = np.empty(len(samples), np.dtype([("at", "f8"), ("figures", "f4", (len(positions),))]))
+    samples = np.frombuffer(state[6], sample_dtype(figure_count(1)))
+    old = np.empty(len(samples), sample_dtype(len(positions)))
     old["at"] = samples["at"]
     old["figures"] = samples["figures"][:, [positions[column] for column in sorted(positions)]]
     state[6] = old.tobytes()

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from fleet_smi.hub.history.series.buffer import (
-    FIRST_COLUMNS,
-    SampleBuffer,
-    column_positions,
-    convert_samples,
-    device_uuids,
-)
+from fleet_smi.hub.history.series.buffer import SampleBuffer, device_uuids
 from fleet_smi.hub.history.series.layout import (
     BUSY_INDEX,
     GPU_COLUMNS,
@@ -17,11 +11,20 @@ from fleet_smi.hub.history.series.layout import (
     figure_count,
     gpu_offset,
 )
+from fleet_smi.hub.history.series.sample_format import (
+    FIRST_COLUMNS,
+    column_positions,
+    convert_samples,
+    sample_dtype,
+)
 from tests.builders import gpu, instance, snapshot
 from tests.hub.history.series.samples import buffer_of
 
 BUSY, POWER = gpu_offset(0) + BUSY_INDEX, gpu_offset(0) + POWER_INDEX
-ENERGY = gpu_offset(0) + GPU_COLUMNS.index("energy_joules_per_second")
+ENERGY, ENCODER, MEMORY_TEMPERATURE = (
+    gpu_offset(0) + GPU_COLUMNS.index(name)
+    for name in ("energy_joules_per_second", "encoder_percent", "memory_temperature_celsius")
+)
 
 
 def test_sums_count_only_seconds_with_a_known_figure() -> None:
@@ -39,21 +42,63 @@ def test_a_counter_is_recorded_as_its_growth_per_second() -> None:
     for step, joules in enumerate(counters):
         report = snapshot(gpu(energy_joules=joules))
         buffer.set_gpus(device_uuids(report))
-        buffer.add(10.0 * step, report)
-    rates = [buffer.sums(at, at + 10.0, [ENERGY])[ENERGY] for at in range(0, 70, 10)]
+        buffer.add(20.0 * step, report)
+    rates = [buffer.sums(at, at + 20.0, [ENERGY])[ENERGY] for at in range(0, 140, 20)]
     unknown = (0.0, 0)
     # Unknown at first, after a missing value, and after the counter was reset.
-    known = (600.0, 10.0), (200.0, 10.0), (300.0, 10.0)
+    known = (600.0, 20.0), (200.0, 20.0), (300.0, 20.0)
     assert rates == [unknown, known[0], unknown, unknown, known[1], unknown, known[2]]
 
 
-def test_a_counter_of_frequent_reports_is_compared_every_few_seconds() -> None:
+def test_means_and_counters_of_frequent_reports_are_read_every_15_seconds() -> None:
     buffer = SampleBuffer()
-    for at in range(12):
-        report = snapshot(gpu(energy_joules=100.0 * at))
+    for at in range(40):
+        report = snapshot(gpu(energy_joules=100.0 * at, encoder_percent=float(at)))
         buffer.set_gpus(device_uuids(report))
         buffer.add(float(at), report)
-    assert buffer.sums(0.0, 12.0, [ENERGY]) == {ENERGY: (700.0, 7.0)}  # from the fifth second on
+    sums = buffer.sums(0.0, 40.0, [ENERGY, ENCODER])
+    assert sums == {ENERGY: (2500.0, 25.0), ENCODER: (15 * (0.0 + 15.0) + 10 * 30.0, 40.0)}
+
+
+@pytest.mark.parametrize("first", [None, 50.0])
+def test_gauges_that_come_and_go_are_known_from_the_report_on_that_has_them(
+    first: float | None,
+) -> None:
+    buffer = SampleBuffer()
+    for at, (one, other) in enumerate([(first, first), (None, 60.0), (70.0, None), (None, None)]):
+        cards = (
+            gpu(0, uuid="a", memory_temperature_celsius=one, busy_percent=5.0),
+            gpu(1, uuid="b", memory_temperature_celsius=other, busy_percent=6.0),
+        )
+        report = snapshot(*cards)
+        buffer.set_gpus(device_uuids(report))
+        for half in (0.0, 0.5):  # the second of two alike may take a faster path
+            buffer.add(at + half, report)
+    heat, second = MEMORY_TEMPERATURE, len(GPU_COLUMNS)
+    known = (0.0, 0) if first is None else (first, 1.0)
+    sums = [buffer.sums(at, at + 1.0, [heat, heat + second]) for at in range(4)]
+    unknown = (0.0, 0)
+    assert sums == [
+        {heat: known, heat + second: known},
+        {heat: unknown, heat + second: (60.0, 1.0)},
+        {heat: (70.0, 1.0), heat + second: unknown},
+        {heat: unknown, heat + second: unknown},
+    ]
+    assert buffer.sums(0.0, 4.0, [BUSY + second]) == {BUSY + second: (24.0, 4.0)}
+
+
+def test_a_checkpoint_of_samples_is_restored_with_every_figure_in_its_place() -> None:
+    cards = [gpu(index, uuid=f"GPU-{index}", busy_percent=10.0 + index) for index in range(3)]
+    report = snapshot(*cards)
+    buffer = SampleBuffer()
+    buffer.set_gpus(device_uuids(report))
+    buffer.add(0.0, report)
+    restored = SampleBuffer(buffer.uuids, buffer.packed)
+    columns = range(figure_count(3))
+    assert restored.sums(0.0, 1.0, columns) == buffer.sums(0.0, 1.0, columns)
+    # In a checkpoint the figures of one GPU follow those of another, as its columns say.
+    figures = np.frombuffer(buffer.packed, sample_dtype(figure_count(3)))["figures"][0]
+    assert [figures[gpu_offset(index) + BUSY_INDEX] for index in range(3)] == [10.0, 11.0, 12.0]
 
 
 def test_counters_start_over_when_a_gpu_becomes_an_instance() -> None:
@@ -62,11 +107,11 @@ def test_counters_start_over_when_a_gpu_becomes_an_instance() -> None:
     nested = snapshot(gpu(0, uuid="a", energy_joules=5.0, instances=(instance(uuid="b"),)))
     assert device_uuids(two) == device_uuids(nested)
     buffer.set_gpus(device_uuids(two))
-    for at, report in ((0.0, two), (10.0, two), (11.0, nested), (20.0, nested)):
+    for at, report in ((0.0, two), (20.0, two), (21.0, nested), (40.0, nested)):
         buffer.add(at, report)
-    assert buffer.sums(10.0, 11.0, [ENERGY]) == {ENERGY: (0.0, 1.0)}
-    assert buffer.sums(11.0, 20.0, [ENERGY]) == {ENERGY: (0.0, 0)}
     assert buffer.sums(20.0, 21.0, [ENERGY]) == {ENERGY: (0.0, 1.0)}
+    assert buffer.sums(21.0, 40.0, [ENERGY]) == {ENERGY: (0.0, 0)}
+    assert buffer.sums(40.0, 41.0, [ENERGY]) == {ENERGY: (0.0, 1.0)}
 
 
 def test_samples_of_an_older_checkpoint_are_converted_column_by_column() -> None:

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from fleet_smi.hub.history.recording.ledger_state import LedgerState, move_columns
-from fleet_smi.hub.history.series.buffer import (
+from fleet_smi.hub.history.series.sample_format import (
     CURRENT_COLUMNS,
     FIRST_COLUMNS,
     SampleColumns,

@@ -19,7 +19,8 @@ from fleet_smi.hub.history.recording.ledger_updates import LedgerUpdater, gpu_st
 from fleet_smi.hub.history.recording.node_series import NodeSeries
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
 from fleet_smi.hub.history.recording.usage import HOUR_SECONDS, hour_start
-from fleet_smi.hub.history.series.buffer import CURRENT_COLUMNS, SampleBuffer
+from fleet_smi.hub.history.series.buffer import SampleBuffer
+from fleet_smi.hub.history.series.sample_format import CURRENT_COLUMNS
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Snapshot

@@ -6,7 +6,6 @@ Adding a report only packs its figures; statistics are computed later, for many 
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from itertools import chain
 from math import inf, isfinite, nan, nextafter
 from operator import attrgetter, mul, sub
@@ -15,14 +14,18 @@ from typing import NamedTuple
 import numpy as np
 
 from fleet_smi.hub.history.series.codec import column_moves
-from fleet_smi.hub.history.series.counter_growth import CounterGrowth
-from fleet_smi.hub.history.series.layout import GPU_COLUMNS, NODE_COLUMNS, figure_count, gpu_offset
-from fleet_smi.model.figures import RECORDED_GPU_FIGURES, RECORDED_NODE_FIGURES
-from fleet_smi.model.snapshot import Host, Instance, Snapshot
+from fleet_smi.hub.history.series.sample_format import (
+    GAUGES,
+    instance_fields,
+    instance_figures,
+    pack_figures,
+    sample_format,
+)
+from fleet_smi.hub.history.series.slow_figures import SlowFigures
+from fleet_smi.model.figures import RECORDED_NODE_FIGURES
+from fleet_smi.model.snapshot import Host, Snapshot
 
 _TIME = struct.Struct("=d")
-# Larger numbers would overflow a four-byte float when they are multiplied by seconds.
-_MAX_FIGURE = 1e30
 
 
 def _memory_percent(host: Host) -> float:
@@ -37,20 +40,9 @@ _NODE_READERS: tuple[Callable[[Host], float | None], ...] = tuple(
         for figure in RECORDED_NODE_FIGURES
     ]
 )
-_read_gpu = attrgetter(*[figure.field for figure in RECORDED_GPU_FIGURES])
-_INSTANCE_FIELDS = [
-    figure.field if figure.field in Instance.__struct_fields__ else None
-    for figure in RECORDED_GPU_FIGURES
-]
-
-SampleColumns = tuple[tuple[str, ...], tuple[str, ...]]
-"""The names of the figures of the node and of each GPU in packed samples, in order."""
-CURRENT_COLUMNS: SampleColumns = (NODE_COLUMNS, GPU_COLUMNS)
-FIRST_COLUMNS: SampleColumns = (
-    ("cpu_percent", "memory_percent"),
-    ("busy_percent", "memory_used_bytes", "power_watts", "temperature_celsius", "sm_clock_mhz"),
-)
-"""The columns of samples in checkpoints from before these named their columns."""
+_read_gauges = attrgetter(*[figure.field for figure in GAUGES])
+_INSTANCE_FIELDS = instance_fields(GAUGES)
+_STRIDE = len(GAUGES)
 
 
 class SampleSpan(NamedTuple):
@@ -75,26 +67,34 @@ class SampleBuffer:
     """
 
     __slots__ = (
-        "_absent_figures",
-        "_all_known",
-        "_counter_growth",
-        "_dtype",
+        "_absent_count",
+        "_format",
         "_present",
         "_samples",
-        "_struct",
+        "_slow_figures",
+        "_unknown_gauges",
+        "_unusual",
         "uuids",
     )
 
     def __init__(self, uuids: Sequence[str] = (), packed: bytes = b"") -> None:
-        self._all_known = True
+        self._unusual = False
+        self._unknown_gauges: list[int] = []
         self._set_uuids(tuple(uuids), ())
-        size = self._struct.size
-        self._samples = [packed[first : first + size] for first in range(0, len(packed), size)]
+        canonical = np.frombuffer(packed, self._format.dtype)
+        samples = np.empty_like(canonical)
+        samples["at"] = canonical["at"]
+        samples["figures"][:, self._format.positions] = canonical["figures"]
+        self._samples = [sample.tobytes() for sample in samples]
 
     @property
     def packed(self) -> bytes:
-        """All samples, for a checkpoint."""
-        return b"".join(self._samples)
+        """All samples, for a checkpoint: with the figures of one GPU after another."""
+        samples = np.frombuffer(b"".join(self._samples), self._format.dtype)
+        canonical = np.empty_like(samples)
+        canonical["at"] = samples["at"]
+        canonical["figures"] = samples["figures"][:, self._format.positions]
+        return canonical.tobytes()
 
     @property
     def since(self) -> float:
@@ -104,17 +104,22 @@ class SampleBuffer:
     def add(self, at: float, snapshot: Snapshot) -> None:
         """Append the figures of a snapshot."""
         node = [read(snapshot.host) for read in _NODE_READERS]
-        figures: list[float | None] = list(chain.from_iterable(map(_read_gpu, snapshot.gpus)))
-        self._counter_growth.apply(at, len(snapshot.gpus), figures)
-        # Optimistic: most reports can be packed as they are, and the others raise. An exception
-        # is expensive: where the last report had unknown figures, this one is not tried.
+        gauges: list[float | None] = list(chain.from_iterable(map(_read_gauges, snapshot.gpus)))
+        gpu_count = len(snapshot.gpus)
+        # Many models never report some gauges; looking for these alone is cheap.
+        for offset in self._unknown_gauges:
+            if gauges[offset::_STRIDE].count(None) == gpu_count:
+                gauges[offset::_STRIDE] = [nan] * gpu_count
+        # Optimistic: most reports can then be packed as they are, and the others raise. An
+        # exception is expensive: where the last report was unusual, this one is not tried.
         packed = b""
-        if self._all_known:
+        if not self._unusual:
             try:
-                packed = self._struct.pack(at, *node, *figures)
+                packed = self._format.gauges.pack(at, *node, *gauges)
             except (struct.error, OverflowError):
-                self._all_known = False
-        self._samples.append(packed or self._pack_unusual(at, snapshot, [*node, *figures]))
+                self._unusual = True
+        packed = packed or self._pack_unusual(at, snapshot, node, gauges)
+        self._samples.append(packed + self._slow_figures.packed(at, snapshot, self._format))
 
     def add_unknown(self, at: float) -> None:
         """Append a sample without any known figure."""
@@ -130,7 +135,7 @@ class SampleBuffer:
         """Remove and return the samples before `end`; the one that holds at `end` also stays."""
         taken, count = self.peek_until(end, grain), self._count_before(end)
         self._samples = [_with_time(end, self._samples[count - 1]), *self._samples[count:]]
-        if self._absent_figures:
+        if self._absent_count:
             self._move_columns(self._present, ())
         return taken
 
@@ -152,9 +157,10 @@ class SampleBuffer:
         durations = list(map(sub, points[1:], points))
         # Seen as four-byte floats: the time takes two, then each column takes one.
         floats = memoryview(b"".join(self._samples[first:last])).cast("f")
-        stride, sums = self._struct.size // floats.itemsize, FigureSums()
+        stride, sums = self._format.dtype.itemsize // floats.itemsize, FigureSums()
         for column in columns:
-            figures = floats[_TIME.size // floats.itemsize + column :: stride].tolist()
+            position = _TIME.size // floats.itemsize + int(self._format.positions[column])
+            figures = floats[position::stride].tolist()
             integral, seconds = sum(map(mul, figures, durations)), end - start
             # Any unknown figure makes the sum NaN: only then is it worth looking at each.
             if not isfinite(integral):
@@ -174,35 +180,47 @@ class SampleBuffer:
         """Remove all samples."""
         self._samples.clear()
 
-    def _pack_unusual(self, at: float, snapshot: Snapshot, figures: list[float | None]) -> bytes:
+    def _pack_unusual(
+        self,
+        at: float,
+        snapshot: Snapshot,
+        node: list[float | None],
+        gauges: list[float | None],
+    ) -> bytes:
         """Pack unknown or impossible figures, those of instances and of GPUs that have left."""
-        values = [*figures, *_instance_figures(snapshot), *self._absent_figures]
-        self._all_known = None not in values
-        try:
-            return self._struct.pack(at, *[nan if value is None else value for value in values])
-        except (struct.error, OverflowError):
-            return self._struct.pack(at, *map(_valid_or_nan, values))
+        columns = [gauges[offset::_STRIDE] for offset in range(_STRIDE)]
+        self._unknown_gauges = [
+            offset for offset, column in enumerate(columns) if column.count(None) == len(column)
+        ]
+        absent = [nan] * (_STRIDE * self._absent_count)
+        others = [*instance_figures(snapshot, _INSTANCE_FIELDS), *absent]
+        unknown = gauges.count(None) - len(self._unknown_gauges) * len(snapshot.gpus)
+        self._unusual = bool(others or unknown or None in node)
+        return pack_figures(self._format.gauges, (at,), [*node, *gauges, *others])
 
     def _count_before(self, end: float) -> int:
         return bisect_left(self._samples, end, key=_time_of)
 
     def _unknown(self, at: float) -> bytes:
-        return self._struct.pack(at, *[nan] * figure_count(len(self.uuids)))
+        sample = np.full(1, nan, self._format.dtype)
+        sample["at"] = at
+        return sample.tobytes()
 
     def _set_uuids(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
         self._present, self.uuids = present, (*present, *absent)
-        self._absent_figures = (nan,) * (len(GPU_COLUMNS) * len(absent))
-        self._struct, self._dtype = sample_formats(len(self.uuids))
-        self._counter_growth = CounterGrowth()  # counters of other GPUs do not count
+        self._absent_count = len(absent)
+        self._format = sample_format(len(self.uuids))
+        self._slow_figures = SlowFigures()  # counters of other GPUs do not count
 
     def _move_columns(self, present: tuple[str, ...], absent: tuple[str, ...]) -> None:
         """Repack all samples with the columns of other GPUs."""
-        before, old_uuids = np.frombuffer(self.packed, self._dtype), self.uuids
+        (_, _, _, dtype, old), old_uuids = self._format, self.uuids
+        before = np.frombuffer(b"".join(self._samples), dtype)
         self._set_uuids(present, absent)
-        after = np.empty(len(before), self._dtype)
-        after["at"], after["figures"] = before["at"], nan
+        after, new = np.full(len(before), nan, self._format.dtype), self._format.positions
+        after["at"] = before["at"]
         for target, source in column_moves(old_uuids, self.uuids):
-            after["figures"][:, target] = before["figures"][:, source]
+            after["figures"][:, new[target]] = before["figures"][:, old[source]]
         self._samples = [sample.tobytes() for sample in after]
 
 
@@ -212,45 +230,6 @@ def device_uuids(snapshot: Snapshot) -> tuple[str, ...]:
     return (*[gpu.uuid for gpu in snapshot.gpus], *instances)
 
 
-def column_positions(columns: SampleColumns, gpu_count: int) -> dict[int, int]:
-    """Where columns of samples from an older checkpoint are today, by their former position."""
-    node, gpu = columns
-    positions = {
-        index: NODE_COLUMNS.index(name) for index, name in enumerate(node) if name in NODE_COLUMNS
-    }
-    for number in range(gpu_count):
-        first = len(node) + number * len(gpu)
-        for index, name in enumerate(gpu):
-            if name in GPU_COLUMNS:
-                positions[first + index] = gpu_offset(number) + GPU_COLUMNS.index(name)
-    return positions
-
-
-def convert_samples(packed: bytes, columns: SampleColumns, gpu_count: int) -> bytes:
-    """Repack samples with other columns; figures that they do not have are unknown.
-
-    Raise `ValueError` where the bytes are not whole samples with these columns.
-    """
-    node, gpu = columns
-    before = np.frombuffer(packed, _sample_dtype(len(node) + len(gpu) * gpu_count))
-    after = np.empty(len(before), sample_formats(gpu_count)[1])
-    after["at"], after["figures"] = before["at"], nan
-    for source, target in column_positions(columns, gpu_count).items():
-        after["figures"][:, target] = before["figures"][:, source]
-    return after.tobytes()
-
-
-@lru_cache(maxsize=256)
-def sample_formats(gpu_count: int) -> tuple[struct.Struct, np.dtype[np.void]]:
-    """The format of a packed sample of a node, for `struct` and for numpy."""
-    figures = figure_count(gpu_count)
-    return struct.Struct(f"=d{figures}f"), _sample_dtype(figures)
-
-
-def _sample_dtype(figures: int) -> np.dtype[np.void]:
-    return np.dtype([("at", "f8"), ("figures", "f4", (figures,))])
-
-
 def _time_of(sample: bytes) -> float:
     at: float = _TIME.unpack_from(sample)[0]
     return at
@@ -258,16 +237,3 @@ def _time_of(sample: bytes) -> float:
 
 def _with_time(at: float, sample: bytes) -> bytes:
     return _TIME.pack(at) + sample[_TIME.size :]
-
-
-def _valid_or_nan(figure: float | None) -> float:
-    return figure if figure is not None and abs(figure) < _MAX_FIGURE else nan
-
-
-def _instance_figures(snapshot: Snapshot) -> list[float | None]:
-    return [
-        None if field is None else getattr(instance, field)
-        for gpu in snapshot.gpus
-        for instance in gpu.instances
-        for field in _INSTANCE_FIELDS
-    ]

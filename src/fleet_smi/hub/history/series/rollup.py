@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_smi.hub.history.series.buffer import SampleBuffer, SampleSpan, sample_formats
+from fleet_smi.hub.history.series.buffer import SampleBuffer, SampleSpan
 from fleet_smi.hub.history.series.codec import (
     GRAINS,
     MAX_ROW_SECONDS,
@@ -23,6 +23,7 @@ from fleet_smi.hub.history.series.codec import (
     slice_row,
     slice_row_at,
 )
+from fleet_smi.hub.history.series.sample_format import sample_format
 from fleet_smi.hub.history.series.series_row import SeriesRow
 
 _FINE, _MIDDLE, _COARSE, _LONG = GRAINS
@@ -166,11 +167,12 @@ def _pack_spans(
 ) -> list[list[_PackedRow]]:
     """The rows of each span, computed on one time axis on which the spans lie end to end."""
     packed = b"".join([span.packed for span in spans])
-    samples = np.frombuffer(packed, sample_formats(gpu_count)[1])
+    *_, dtype, positions = sample_format(gpu_count)
+    samples = np.frombuffer(packed, dtype)
     # Many GPUs never report some figures. Without those columns all values are mostly known, for
     # which aggregation has a fast path.
-    measured = ~np.isnan(samples["figures"]).all(axis=0)
-    figures = samples["figures"][:, measured]
+    measured = ~np.isnan(samples["figures"]).all(axis=0)[positions]
+    figures = samples["figures"][:, positions[measured]]
     # Spans are whole multiples of the grain, so shifting them moves no edge of a grain.
     ends = list(accumulate([span.end - span.start for span in spans]))
     shifts = [end - span.end for span, end in zip(spans, ends, strict=True)]

@@ -1,0 +1,66 @@
+"""Figures of which only the mean is stored, counters among them: read every few seconds."""
+
+from collections.abc import Sequence
+from itertools import chain
+from math import inf, nan
+from operator import attrgetter
+
+from fleet_smi.hub.history.series.sample_format import (
+    SLOW_FIGURES,
+    SampleFormat,
+    instance_fields,
+    instance_figures,
+    pack_figures,
+)
+from fleet_smi.model.snapshot import Snapshot
+
+# A mean needs few samples, and the growth of a counter is exact however seldom it is compared:
+# reading these figures with every sample would cost as much again as the gauges.
+_MIN_SECONDS = 15.0
+_read_gpu = attrgetter(*[figure.field for figure in SLOW_FIGURES])
+_INSTANCE_FIELDS = instance_fields(SLOW_FIGURES)
+_STRIDE = len(SLOW_FIGURES)
+_COUNTER_OFFSETS = [
+    offset for offset, figure in enumerate(SLOW_FIGURES) if figure.history == "counter"
+]
+
+
+class SlowFigures:
+    """The slow figures of one node as they were last read; counters as their growth per second."""
+
+    __slots__ = ("_at", "_figures", "_gpu_count", "_packed")
+
+    def __init__(self) -> None:
+        self._at = -inf
+        self._gpu_count = -1
+        self._figures: list[float | None] = []
+        self._packed = b""
+
+    def packed(self, at: float, snapshot: Snapshot, sample_format: SampleFormat) -> bytes:
+        """The last part of a sample; unknown figures and unknown growth are NaN."""
+        if not 0.0 <= at - self._at < _MIN_SECONDS or len(snapshot.gpus) != self._gpu_count:
+            self._packed = self._read(at, snapshot, sample_format)
+        return self._packed
+
+    def _read(self, at: float, snapshot: Snapshot, sample_format: SampleFormat) -> bytes:
+        figures: list[float | None] = list(chain.from_iterable(map(_read_gpu, snapshot.gpus)))
+        elapsed, gpu_count = at - self._at, len(snapshot.gpus)
+        comparable = elapsed > 0.0 and gpu_count == self._gpu_count
+        before = self._figures if comparable else [None] * len(figures)
+        values = [*figures, *instance_figures(snapshot, _INSTANCE_FIELDS)]
+        for offset in _COUNTER_OFFSETS:
+            old, new = before[offset::_STRIDE], figures[offset::_STRIDE]
+            values[offset : len(figures) : _STRIDE] = _growth_per_second(old, new, elapsed)
+        self._at, self._gpu_count, self._figures = at, gpu_count, figures
+        values += [None] * (_STRIDE * sample_format.gpu_count - len(values))  # of absent GPUs
+        return pack_figures(sample_format.slow, (), values)
+
+
+def _growth_per_second(
+    before: Sequence[float | None], after: Sequence[float | None], elapsed: float
+) -> list[float]:
+    """Compare a counter of each GPU; where it became smaller, it was reset in between."""
+    return [
+        nan if old is None or new is None or new < old else (new - old) / elapsed
+        for old, new in zip(before, after, strict=True)
+    ]
