@@ -61,7 +61,7 @@ class HttpPoller:
     async def poll_until_cancelled(self, deliver: DeliverCallback, interval_seconds: float) -> None:
         """Poll each target on its own schedule until cancelled."""
         async with self._client() as poll:
-            await poll_on_interval(self._targets, poll, deliver, interval_seconds)
+            await poll_on_interval(self._source, self._targets, poll, deliver, interval_seconds)
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[PollTarget]:

@@ -130,8 +130,11 @@ class SshProgram:
         body = bytearray()
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                child.stdin.write(script)
-                child.stdin.close()
+                # ssh may have ended by now, as where nothing listens. Only uvloop notices before
+                # the first write, and raises.
+                if not child.stdin.is_closing():
+                    child.stdin.write(script)
+                    child.stdin.close()
                 while len(body) <= self._max_bytes and (chunk := await child.stdout.read(1 << 16)):
                     body += chunk
                 if len(body) <= self._max_bytes:  # else it still prints: killed below

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.errors import Unreachable
+from fleet_smi.errors import DeliveryError, Unreachable
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.hub.sources.polling import _next_due, poll_all, poll_on_interval
 from tests.builders import snapshot
@@ -66,8 +66,10 @@ def test_a_hanging_target_does_not_delay_others() -> None:
             if len(seen) == 2:
                 enough.set()
 
-        asking = asyncio.ensure_future(poll_on_interval(["a", "hung", "b"], ask, deliver, 0.01))
-        async with asyncio.timeout(5):
+        asking = asyncio.ensure_future(
+            poll_on_interval("test", ["a", "hung", "b"], ask, deliver, 0.01)
+        )
+        async with asyncio.timeout(60):
             await enough.wait()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
@@ -89,8 +91,8 @@ def test_a_failing_target_is_delivered_and_polled_again() -> None:
             if len(seen) == 3:
                 enough.set()
 
-        asking = asyncio.ensure_future(poll_on_interval(["a"], ask, deliver, 0.01))
-        async with asyncio.timeout(5):
+        asking = asyncio.ensure_future(poll_on_interval("test", ["a"], ask, deliver, 0.01))
+        async with asyncio.timeout(60):
             await enough.wait()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
@@ -103,6 +105,36 @@ def test_a_failing_target_is_delivered_and_polled_again() -> None:
     ]
 
 
+def test_a_bug_met_by_one_target_is_its_failure_and_the_others_are_polled_on() -> None:
+    async def scenario() -> dict[str, Delivery]:
+        seen, rounds, enough = dict[str, Delivery](), dict[str, int](), asyncio.Event()
+
+        async def ask(target: str) -> Delivery:
+            if target == "strange":
+                raise RuntimeError("the handler is closed")
+            return delivery(target)
+
+        def deliver(each: Delivery) -> None:
+            seen[each.target] = each
+            rounds[each.target] = rounds.get(each.target, 0) + 1
+            if rounds.get("a", 0) > 2 and rounds.get("strange", 0) > 1:
+                enough.set()
+
+        targets = ["a", "strange"]
+        asking = asyncio.ensure_future(poll_on_interval("test", targets, ask, deliver, 0.01))
+        async with asyncio.timeout(60):
+            await enough.wait()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        return seen
+
+    seen = asyncio.run(scenario())
+    assert seen["a"] == delivery("a")
+    failed = seen["strange"].result
+    assert isinstance(failed, DeliveryError)
+    assert str(failed) == "strange: bug: RuntimeError('the handler is closed')"
+
+
 def test_all_targets_are_polled_concurrently_and_returned_in_order() -> None:
     async def scenario() -> list[str]:
         together = asyncio.Barrier(3)
@@ -111,7 +143,7 @@ def test_all_targets_are_polled_concurrently_and_returned_in_order() -> None:
             await together.wait()
             return delivery(target)
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return [each.target for each in await poll_all(["a", "b", "c"], ask)]
 
     assert asyncio.run(scenario()) == ["a", "b", "c"]

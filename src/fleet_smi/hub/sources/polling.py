@@ -1,11 +1,14 @@
 """Polling schedule: each target on its own fixed interval, with back-off after failures."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery
+
+logger = logging.getLogger(__name__)
 
 PollTarget = Callable[[str], Awaitable[Delivery]]
 _MAX_BACKOFF_SECONDS = 60.0
@@ -27,12 +30,26 @@ async def poll_all(targets: Sequence[str], poll: PollTarget) -> list[Delivery]:
 
 
 async def poll_on_interval(
-    targets: Sequence[str], poll: PollTarget, deliver: DeliverCallback, interval_seconds: float
+    source: str,
+    targets: Sequence[str],
+    poll: PollTarget,
+    deliver: DeliverCallback,
+    interval_seconds: float,
 ) -> None:
     """Poll each target on its own schedule until cancelled; failing ones less and less often."""
+
+    async def poll_guarded(target: str) -> Delivery:
+        # A bug that one target meets is a failure of that target: the others are polled on.
+        try:
+            return await poll(target)
+        except Exception as error:
+            logger.exception("%s:%s: polling has a bug", source, target)
+            failure = DeliveryError(f"bug: {error!r}", target)
+            return Delivery(source=source, target=target, result=failure)
+
     async with asyncio.TaskGroup() as group:
         for target in targets:
-            group.create_task(_poll_repeatedly(target, poll, deliver, interval_seconds))
+            group.create_task(_poll_repeatedly(target, poll_guarded, deliver, interval_seconds))
 
 
 async def _poll_repeatedly(

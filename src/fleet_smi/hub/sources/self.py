@@ -41,7 +41,9 @@ class SelfSource:
     async def run(self, deliver: DeliverCallback) -> None:
         """Read this machine repeatedly until cancelled."""
         try:
-            await poll_on_interval(self.targets, self._poll_target, deliver, self._interval_seconds)
+            await poll_on_interval(
+                self.name, self.targets, self._poll_target, deliver, self._interval_seconds
+            )
         finally:
             self._worker.close()
 

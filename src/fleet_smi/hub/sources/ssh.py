@@ -66,6 +66,7 @@ class SshSource:
         persist_seconds = 60 + 3 * int(self._interval_seconds)
         async with self._ssh(persist_seconds) as ssh:
             await poll_on_interval(
+                self.name,
                 self.targets,
                 lambda host: self._poll_host(ssh, host, self._interval_seconds),
                 deliver,
