@@ -62,9 +62,9 @@ def test_a_dead_machine_delays_no_other(stack: ExitStack) -> None:
     hung = SilentServer()
     stack.callback(hung.close)
     targets = [f"127.0.0.1:{hung.port}", agent(stack)]
-    dead, alive = requests(NvgpuSource(targets, timeout_seconds=0.3))
+    dead, alive = requests(NvgpuSource(targets, timeout_seconds=2.0))
     assert isinstance(dead, Unreachable)
-    assert "did not answer in 0.3 s" in str(dead)
+    assert "did not answer in 2 s" in str(dead)
     assert isinstance(alive, Snapshot)
 
 

@@ -55,9 +55,9 @@ def test_an_agent_that_never_answers_times_out_alone(stack: ExitStack) -> None:
     stack.callback(agent.close)
     agent.publish(snapshot(gpu(0)))
     targets = [f"127.0.0.1:{hung.port}", f"127.0.0.1:{agent.port}"]
-    first, second = requested(PullSource(targets, token="t" * 40, timeout_seconds=0.3)).values()
+    first, second = requested(PullSource(targets, token="t" * 40, timeout_seconds=2.0)).values()
     assert isinstance(first, Unreachable)
-    assert "did not answer in 0.3 s" in str(first)
+    assert "did not answer in 2 s" in str(first)
     assert isinstance(second, Snapshot)
 
 
