@@ -14,7 +14,7 @@ from fleet_smi.compat.nvgpu.codec import decode_gpu_status
 from fleet_smi.node.outlets.serve import ServeOutlet
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
 from tests.builders import NOON, gpu, process, snapshot
-from tests.machines import SimulatedMachine, UserProcesses
+from tests.machines import SimulatedMachine, UserProcesses, wait_until
 
 TAKEN = snapshot(gpu(0, processes=(process(7, "alice", command="python train.py"),)), gpu(1))
 PASSWORD = "correct horse battery"
@@ -48,14 +48,24 @@ def guarded() -> Iterator[ServeOutlet]:
 def ask(
     outlet: ServeOutlet, method: str, path: str, body: bytes | None = None, **headers: str
 ) -> tuple[int, bytes]:
-    connection = HTTPConnection("127.0.0.1", outlet.port, timeout=5)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    try:
-        connection.request(method, path, body, sent)
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
+    answers = list[tuple[int, bytes]]()
+
+    def is_answered() -> bool:
+        connection = HTTPConnection("127.0.0.1", outlet.port, timeout=60)
+        try:
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            answers.append((response.status, response.read()))
+        except ConnectionError:
+            # Beyond four of one address; the slots of the last ones are free in a moment.
+            return False
+        finally:
+            connection.close()
+        return True
+
+    wait_until(is_answered)
+    return answers[0]
 
 
 def get_status(
