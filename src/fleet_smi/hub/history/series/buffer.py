@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from math import inf, isfinite, nan, nextafter
-from operator import attrgetter, mul, sub
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -149,27 +149,22 @@ class SampleBuffer:
 
     def sums(self, start: float, end: float, columns: Iterable[int]) -> FigureSums:
         """Integrate these columns over a time span that has at least one sample."""
-        first, last = (
-            max(0, self._count_before(nextafter(start, inf)) - 1),
-            self._count_before(end),
-        )
-        points = [start, *map(_time_of, self._samples[first + 1 : last]), end]
-        durations = list(map(sub, points[1:], points))
-        # Seen as four-byte floats: the time takes two, then each column takes one.
-        floats = memoryview(b"".join(self._samples[first:last])).cast("f")
-        stride, sums = self._format.dtype.itemsize // floats.itemsize, FigureSums()
-        for column in columns:
-            position = _TIME.size // floats.itemsize + int(self._format.positions[column])
-            figures = floats[position::stride].tolist()
-            integral, seconds = sum(map(mul, figures, durations)), end - start
-            # Any unknown figure makes the sum NaN: only then is it worth looking at each.
-            if not isfinite(integral):
-                pairs = zip(figures, durations, strict=True)
-                known = [(figure, held) for figure, held in pairs if isfinite(figure)]
-                integral = sum([figure * held for figure, held in known])
-                seconds = sum([held for _, held in known])
-            sums[column] = integral, seconds
-        return sums
+        wanted = list(columns)
+        first = max(0, self._count_before(nextafter(start, inf)) - 1)
+        packed = b"".join(self._samples[first : self._count_before(end)])
+        samples = np.frombuffer(packed, self._format.dtype)
+        points = np.empty(len(samples) + 1)
+        points[:-1], points[0], points[-1] = samples["at"], start, end
+        durations = points[1:] - points[:-1]
+        figures = samples["figures"][:, self._format.positions[wanted]].astype(np.float64)
+        integrals = np.einsum("s,sf->f", durations, figures)
+        seconds = [end - start] * len(wanted)
+        # Any unknown figure makes the sum NaN: only then is it worth looking at each.
+        if not isfinite(integrals.sum()):
+            known = np.isfinite(figures)
+            integrals = np.einsum("s,sf->f", durations, np.where(known, figures, 0.0))
+            seconds = np.einsum("s,sf->f", durations, known).tolist()
+        return dict(zip(wanted, zip(integrals.tolist(), seconds, strict=True), strict=True))
 
     def set_gpus(self, uuids: tuple[str, ...]) -> None:
         """Set the GPUs that are present from now on."""

@@ -131,4 +131,4 @@ def figure_count(gpu_count: int) -> int:
 
 def gpu_offset(gpu_index: int) -> int:
     """The column in which the figures of a GPU begin, by its position."""
-    return figure_count(gpu_index)
+    return len(NODE_COLUMNS) + len(GPU_COLUMNS) * gpu_index
