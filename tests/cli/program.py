@@ -11,7 +11,7 @@ import msgspec
 def run_fleet_smi(
     *arguments: str,
     env: Mapping[str, str],
-    timeout_seconds: float = 30.0,
+    timeout_seconds: float = 90.0,
     command_prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; `command_prefix` runs it elsewhere, as in a namespace."""

@@ -127,7 +127,7 @@ def test_serve_accepts_only_the_host_names_in_the_settings(
     start("--serve", str(port), env=env)
 
     def status(host: str) -> int:
-        connection = HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request("GET", "/healthz", headers={"Host": host})
             return connection.getresponse().status

@@ -180,4 +180,4 @@ def test_interval_prints_the_hubs_fleet_repeatedly(hub: ThreadedHub, env: dict[s
         for _ in range(3):
             assert '"nodes"' in started.stdout.readline()
     started.terminate()
-    started.wait(10)
+    started.wait(60)

@@ -194,7 +194,7 @@ def test_a_typed_password_is_prompted_twice_and_not_echoed(
             while prompt not in output:
                 output += os.read(ours, 1000)
             os.write(ours, answer.encode() + b"\n")
-        code = program.wait(30)
+        code = program.wait(60)
     os.close(ours)
     assert PASSWORD.encode() not in output
     assert (code == 0) == (again == PASSWORD)

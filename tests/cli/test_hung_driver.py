@@ -131,7 +131,7 @@ def test_the_exit_does_not_wait_for_a_hung_reader(simulated: Simulated) -> None:
         env=simulated(HUNG["nvmlInit"]),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=True,
     )
     assert done.stdout == "code 1\n"

@@ -40,7 +40,7 @@ class Server:
                 sock.close()
 
     def _answer(self, sock: socket.socket) -> None:
-        sock.settimeout(5)
+        sock.settimeout(60)
         if self._context is None:
             sock.recv(1 << 16)
             sock.sendall(ANSWER)

@@ -124,7 +124,7 @@ def test_guessing_passwords_is_throttled(serving: ServeOutlet) -> None:
 def test_a_throttled_client_gets_a_retry_after(serving: ServeOutlet) -> None:
     for number in range(10):
         get_status(serving, {"passwd": str(number)})
-    connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", serving.port, timeout=60)
     try:
         connection.request("POST", "/get-status", b'{"passwd": "x"}', JSON)
         response = connection.getresponse()
@@ -149,7 +149,7 @@ def test_the_right_password_of_one_address_ends_no_others_count(
 ) -> None:
     for address, passwd in (("127.0.0.2", "wrong"), ("127.0.0.1", PASSWORD)) * 3:
         connection = HTTPConnection(
-            "127.0.0.1", serving.port, timeout=5, source_address=(address, 0)
+            "127.0.0.1", serving.port, timeout=60, source_address=(address, 0)
         )
         try:
             connection.request("POST", "/get-status", msgspec.json.encode({"passwd": passwd}), JSON)

@@ -77,7 +77,7 @@ def test_an_agent_ends_within_two_seconds_while_its_hub_hangs(lab: Lab) -> None:
 
 def test_a_hub_stops_with_a_stream_subscriber_connected(lab: Lab) -> None:
     hub = LoopbackHub(lab)
-    with urlopen(f"{hub.url}/api/v1/stream", timeout=10) as stream:
+    with urlopen(f"{hub.url}/api/v1/stream", timeout=60) as stream:
         assert stream.readline()
         code, seconds = hub.program.terminate()
         assert (code, seconds < 10) == (0, True)

@@ -45,7 +45,7 @@ def serve_app(app: AsgiApp, tls: TlsFiles | None = None) -> Iterator[int]:
 def send_raw_request(port: int, *headers: str, request: str = "GET / HTTP/1.1") -> LoopbackResponse:
     """Send exactly these lines, and read until the server closes the connection."""
     lines = [request, *headers, "Connection: close", "", ""]
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall("\r\n".join(lines).encode("latin-1"))
         response = b""
         while part := connection.recv(65536):

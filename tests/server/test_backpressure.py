@@ -43,7 +43,7 @@ def test_every_queued_report_is_answered(tmp_path: Path, monkeypatch: pytest.Mon
         token = hub.join("id-of-gpu01", "gpu01")
         place = "127.0.0.1", int(hub.url.rpartition(":")[2])
         crowd = [
-            open_lines.enter_context(socket.create_connection(place, timeout=10)) for _ in range(40)
+            open_lines.enter_context(socket.create_connection(place, timeout=60)) for _ in range(40)
         ]
         for number, line in enumerate(crowd):
             line.sendall(request(token, number))

@@ -73,7 +73,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 def test_every_response_is_documented(case: Any, hub: ThreadedHub) -> None:
     token = TOKENS.get(ACTIONS[case.operation.method.upper(), case.operation.path])
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    case.call_and_validate(base_url=hub.url, headers=headers, checks=NAMED, timeout=10)
+    case.call_and_validate(base_url=hub.url, headers=headers, checks=NAMED, timeout=60)
 
 
 def test_every_endpoint_is_documented_and_no_other() -> None:

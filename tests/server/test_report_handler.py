@@ -93,7 +93,7 @@ def in_pieces(hub: ThreadedHub, token: str, size: int) -> bytes:
         "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(head.encode())
         with contextlib.suppress(ConnectionError):  # the server has closed the connection
             for _ in range(size // 0x10000):
@@ -186,7 +186,7 @@ def test_the_body_of_an_unauthorized_report_is_not_read(
         f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         f"Authorization: Bearer {hub.token(role)}\r\nContent-Length: 1000\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(head.encode())
         assert connection.recv(12) == b"HTTP/1.1 403"  # and not a byte of the report was sent
 
@@ -244,7 +244,7 @@ def test_an_interrupted_report_is_not_a_failure_of_its_node(hub: ThreadedHub, to
         f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
         "Content-Length: 1000\r\n\r\nhalf"
     )
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(head.encode())
     assert_goes_on(hub, token)
     assert hub.fleet().nodes[0].trouble is None

@@ -38,7 +38,7 @@ def token(hub: ThreadedHub) -> str:
 @pytest.fixture
 def line(hub: ThreadedHub) -> Iterator[socket.socket]:
     port = int(hub.url.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         yield connection
 
 

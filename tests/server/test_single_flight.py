@@ -221,7 +221,7 @@ def test_a_request_after_a_report_gets_a_view_begun_after_it(
         monkeypatch.setattr(endpoint, "iterate_cooperatively", held)
         monkeypatch.setattr(SingleFlightCache, "get_or_compute", counted)
         before = pool.submit(hub.request, "GET", "/api/v1/fleet")
-        assert looked.wait(10.0)
+        assert looked.wait(60.0)
         assert hub.report(snapshot_now("gpu01", gpu(), sequence=2), token=token).status == 200
         after = pool.submit(hub.request, "GET", "/api/v1/fleet")
         # Only once the second has been received may the first be answered.

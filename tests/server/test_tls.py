@@ -69,7 +69,7 @@ def test_a_client_that_trusts_it_reaches_the_hub_and_sees_the_pinned_one(tmp_pat
     trusting = ssl.create_default_context(cafile=str(made.path))
     with (
         serve_app(guarded, TlsFiles(str(made.path), str(made.path))) as port,
-        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
         trusting.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
     ):
         shown = secure.getpeercert(binary_form=True)

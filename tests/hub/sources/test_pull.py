@@ -35,7 +35,7 @@ def test_each_wrong_response_has_its_own_error(stack: ExitStack) -> None:
     servers = {name: OneResponseServer(message) for name, message in output.items()}
     for server in servers.values():
         stack.callback(server.close)
-    source = PullSource([f"127.0.0.1:{each.port}" for each in servers.values()], timeout_seconds=5)
+    source = PullSource([f"127.0.0.1:{each.port}" for each in servers.values()], timeout_seconds=60)
     responses = dict(zip(servers, requested(source).items(), strict=True))
     kinds = {name: type(error) for name, (_, error) in responses.items()}
     assert kinds == {

@@ -300,7 +300,7 @@ def test_while_a_program_cannot_be_killed_no_second_one_is_started(
 
     ((child, _),) = program._stuck["nvidia-smi"]
     os.kill(child.pid, signal.SIGKILL)
-    child.wait(5)
+    child.wait(60)
     machine.prints(DOCUMENT.format("0", ""))
     assert machine.read()["xml"]
 

@@ -36,7 +36,7 @@ def guarded() -> Iterator[ServeOutlet]:
 
 
 def ask(outlet: ServeOutlet, path: str = PATH, **headers: str) -> tuple[int, str, bytes]:
-    connection = HTTPConnection("127.0.0.1", outlet.port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", outlet.port, timeout=60)
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
@@ -156,7 +156,7 @@ def test_keep_alive_is_longer_than_the_request_timeout(
     serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "_REQUEST_SECONDS", 0.2)
-    connection = HTTPConnection("127.0.0.1", serving.port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", serving.port, timeout=60)
     try:
         for _ in range(2):
             connection.request("GET", "/healthz")

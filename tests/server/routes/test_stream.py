@@ -38,7 +38,7 @@ class Listening:
         gzip: bool = False,
         token: str | None = None,
     ) -> None:
-        self._connection = http.client.HTTPConnection(hub.url.removeprefix("http://"), timeout=10)
+        self._connection = http.client.HTTPConnection(hub.url.removeprefix("http://"), timeout=60)
         headers = {"Accept-Encoding": "gzip" if gzip else "identity"}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id

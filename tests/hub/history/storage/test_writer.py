@@ -254,11 +254,11 @@ def test_the_gap_of_dropped_batches_has_its_reason_after_older_batches_are_writt
         @event.listens_for(store.engine, "commit")
         def wait(*_: object) -> None:
             committing.set()
-            assert may_go_on.wait(10.0)
+            assert may_go_on.wait(60.0)
 
         other.execute("ROLLBACK")
         other.close()
-        assert committing.wait(10.0)
+        assert committing.wait(60.0)
         for number in range(1, 50):
             writer.put(numbered_batch(number))
         may_go_on.set()
