@@ -60,6 +60,11 @@ class Cluster:
     def log_text(self) -> str:
         return self._log.read_text()
 
+    def all_sequences(self) -> list[int]:
+        """Return the latest sequence number of each node, also of silent ones."""
+        with closing(HubClient(self.url)) as client:
+            return [node.sequence for node in client.fleet().nodes]
+
     def sequences(self) -> list[int]:
         """Return the latest sequence number of each reporting node."""
         with closing(HubClient(self.url)) as client:
@@ -68,8 +73,9 @@ class Cluster:
     def wait_for_reports(self) -> None:
         """Wait until the live view shows a new report of every node."""
         wait_until(self._all_report)
-        before = max(self.sequences())
-        wait_until(lambda: min(self.sequences()) > before)
+        before = max(self.all_sequences())
+        # Some may be silent for a moment, until their sender tries again.
+        wait_until(lambda: self._all_report() and min(self.all_sequences()) > before)
 
     def gaps(self) -> tuple[Gap, ...]:
         with closing(HubClient(self.url)) as client:
