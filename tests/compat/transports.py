@@ -29,6 +29,7 @@ from tests.compat.cluster_smi.zeromq_peers import ZeromqNode, ZeromqRouter
 from tests.delivery.fixed_response_server import FixedResponseServer
 from tests.delivery.source_runner import RecordedDeliveries, run_source
 from tests.delivery.suite import AuthenticatedTransport, BreakableTransport, RawTransport, Transport
+from tests.machines import wait_until
 
 INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 2.0
@@ -146,6 +147,9 @@ class GpustatTransport(AuthenticatedTransport, RawTransport):
         self._outlet.close()
 
 
+_RESEND_SECONDS = 2.0
+
+
 class ClusterSmiPushTransport(Transport):
     """An agent that pushes as a cluster-smi node does, and the hub's port for such nodes.
 
@@ -163,7 +167,18 @@ class ClusterSmiPushTransport(Transport):
     def running(self, first: Snapshot) -> Iterator[RecordedDeliveries]:
         """Run the hub's end first: nothing is buffered for a port that is not bound."""
         with run_source(self.source) as deliveries:
-            self.send(first)
+            # As a node does every interval: what it sends before it has noticed that the hub's
+            # end was closed in the meantime is lost.
+            resend_due = 0.0
+
+            def is_received() -> bool:
+                nonlocal resend_due
+                if time.monotonic() >= resend_due:
+                    resend_due = time.monotonic() + _RESEND_SECONDS
+                    self.send(first)
+                return bool(deliveries.snapshots)
+
+            wait_until(is_received)
             yield deliveries
 
     def send(self, snapshot: Snapshot) -> None:
