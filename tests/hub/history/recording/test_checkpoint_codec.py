@@ -14,6 +14,7 @@ from fleet_smi.hub.history.series.sample_format import (
     FIRST_COLUMNS,
     column_positions,
     sample_dtype,
+    sample_format,
 )
 from tests.builders import NOON, gpu, snapshot
 from tests.hub.history.in_memory_history import InMemoryHistory, RecordedFleet, relative_times
@@ -21,8 +22,17 @@ from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode, 
 from tests.hub.history.scripted_reports import approx_sum
 
 
+def to_gpu_order(state: list[Any]) -> None:
+    """Change a decoded checkpoint to one with all figures of one GPU after another."""
+    samples = np.frombuffer(state[6], sample_dtype(figure_count(1))).copy()
+    samples["figures"] = samples["figures"][:, sample_format(1).positions]
+    state[6] = samples.tobytes()
+    del state[11:]
+
+
 def to_first_columns(state: list[Any]) -> None:
     """Change a decoded checkpoint to one from before samples named their columns."""
+    to_gpu_order(state)
     positions = column_positions(FIRST_COLUMNS, 1)
     former = {new: old for old, new in positions.items()}
     samples = np.frombuffer(state[6], sample_dtype(figure_count(1)))
@@ -35,14 +45,17 @@ def to_first_columns(state: list[Any]) -> None:
     del state[10:]
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 3, 4])
 def test_a_checkpoint_of_an_older_version_is_resumed(version: int) -> None:
     story, undisturbed = ReportingNode(), ReportingNode()
     story.report_every_second(0, 30, busy_gpu(1))
     story.recorded.history.close()
     (checkpoint,) = story.stored.checkpoints()
     state = msgspec.msgpack.decode(checkpoint.data)
-    to_first_columns(state)
+    if version == 4:
+        to_gpu_order(state)
+    else:
+        to_first_columns(state)
     state[0] = version
     if version == 1:
         state[8] = [[FIRST_GPU], int(NOON), [], 0, [], 0, None, 0, None, []]

@@ -12,10 +12,11 @@ from fleet_smi.hub.history.series.layout import (
     gpu_offset,
 )
 from fleet_smi.hub.history.series.sample_format import (
+    CURRENT_COLUMNS,
     FIRST_COLUMNS,
+    LEADING_COLUMNS,
     column_positions,
     convert_samples,
-    sample_dtype,
 )
 from tests.builders import gpu, instance, snapshot
 from tests.hub.history.series.samples import buffer_of
@@ -96,9 +97,7 @@ def test_a_checkpoint_of_samples_is_restored_with_every_figure_in_its_place() ->
     restored = SampleBuffer(buffer.uuids, buffer.packed)
     columns = range(figure_count(3))
     assert restored.sums(0.0, 1.0, columns) == buffer.sums(0.0, 1.0, columns)
-    # In a checkpoint the figures of one GPU follow those of another, as its columns say.
-    figures = np.frombuffer(buffer.packed, sample_dtype(figure_count(3)))["figures"][0]
-    assert [figures[gpu_offset(index) + BUSY_INDEX] for index in range(3)] == [10.0, 11.0, 12.0]
+    assert convert_samples(buffer.packed, CURRENT_COLUMNS, LEADING_COLUMNS, 3) == buffer.packed
 
 
 def test_counters_start_over_when_a_gpu_becomes_an_instance() -> None:
@@ -116,7 +115,7 @@ def test_counters_start_over_when_a_gpu_becomes_an_instance() -> None:
 
 def test_samples_of_an_older_checkpoint_are_converted_column_by_column() -> None:
     first = np.array([(7.0, [*range(12)])], np.dtype([("at", "f8"), ("figures", "f4", (12,))]))
-    converted = convert_samples(first.tobytes(), FIRST_COLUMNS, 2)
+    converted = convert_samples(first.tobytes(), FIRST_COLUMNS, (), 2)
     buffer = SampleBuffer(("GPU-a", "GPU-b"), converted)
     assert buffer.since == 7.0
     positions = column_positions(FIRST_COLUMNS, 2)
@@ -129,4 +128,6 @@ def test_samples_of_an_older_checkpoint_are_converted_column_by_column() -> None
 
 def test_samples_that_are_not_whole_are_refused() -> None:
     with pytest.raises(ValueError, match="size"):
-        convert_samples(b"1234567", FIRST_COLUMNS, 1)
+        convert_samples(b"1234567", FIRST_COLUMNS, (), 1)
+    with pytest.raises(ValueError, match="size"):
+        SampleBuffer(("GPU-a",), b"1234567")

@@ -7,13 +7,14 @@ from fleet_smi.hub.history.recording.ledger_state import LedgerState, move_colum
 from fleet_smi.hub.history.series.sample_format import (
     CURRENT_COLUMNS,
     FIRST_COLUMNS,
+    LEADING_COLUMNS,
     SampleColumns,
     column_positions,
     convert_samples,
 )
 
-STATE_VERSION = 4
-_READABLE_VERSIONS = (1, 2, 3, STATE_VERSION)
+STATE_VERSION = 5
+_READABLE_VERSIONS = (1, 2, 3, 4, STATE_VERSION)
 _ENCODED_NONE = msgspec.msgpack.encode(None)
 
 
@@ -36,6 +37,7 @@ class NodeRecorderState(Struct, kw_only=True, array_like=True):
     unused: msgspec.Raw = msgspec.Raw(_ENCODED_NONE)
     runs: dict[str | None, int] = {}
     columns: SampleColumns = FIRST_COLUMNS
+    leading: tuple[str, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -48,15 +50,15 @@ def encode_state(state: NodeRecorderState) -> bytes:
 
 
 def decode_state(data: bytes) -> NodeRecorderState:
-    """Decode a checkpoint, with samples in today's columns; raise `ValueError` if unreadable."""
+    """Decode a checkpoint, with samples as buffered today; raise `ValueError` if unreadable."""
     state = _decoder.decode(data)
     if state.version not in _READABLE_VERSIONS:
         raise ValueError(f"unknown checkpoint version {state.version}")
+    gpu_count = len(state.uuids)
+    if (state.columns, state.leading) != (CURRENT_COLUMNS, LEADING_COLUMNS):
+        state.samples = convert_samples(state.samples, state.columns, state.leading, gpu_count)
     if state.columns != CURRENT_COLUMNS:
         # Another version recorded other figures. Open intervals refer to columns by position, so
         # they must move with the samples, else load would be read as, say, power.
-        gpu_count = len(state.uuids)
-        state.samples = convert_samples(state.samples, state.columns, gpu_count)
         move_columns(state.ledger, column_positions(state.columns, gpu_count))
-        state.columns = CURRENT_COLUMNS
     return state

@@ -20,7 +20,7 @@ from fleet_smi.hub.history.recording.node_series import NodeSeries
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
 from fleet_smi.hub.history.recording.usage import HOUR_SECONDS, hour_start
 from fleet_smi.hub.history.series.buffer import SampleBuffer
-from fleet_smi.hub.history.series.sample_format import CURRENT_COLUMNS
+from fleet_smi.hub.history.series.sample_format import CURRENT_COLUMNS, LEADING_COLUMNS
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Snapshot
@@ -208,6 +208,7 @@ class NodeRecorder:
             ledger=self.ledger.to_state(),
             runs=self._sequences.by_run(),
             columns=CURRENT_COLUMNS,
+            leading=LEADING_COLUMNS,
         )
         return Checkpoint(node_id=self.node_id, data=encode_state(state))
 

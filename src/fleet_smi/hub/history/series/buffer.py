@@ -81,20 +81,13 @@ class SampleBuffer:
         self._unusual = False
         self._unknown_gauges: list[int] = []
         self._set_uuids(tuple(uuids), ())
-        canonical = np.frombuffer(packed, self._format.dtype)
-        samples = np.empty_like(canonical)
-        samples["at"] = canonical["at"]
-        samples["figures"][:, self._format.positions] = canonical["figures"]
+        samples = np.frombuffer(packed, self._format.dtype)  # refuses bytes that are not whole
         self._samples = [sample.tobytes() for sample in samples]
 
     @property
     def packed(self) -> bytes:
-        """All samples, for a checkpoint: with the figures of one GPU after another."""
-        samples = np.frombuffer(b"".join(self._samples), self._format.dtype)
-        canonical = np.empty_like(samples)
-        canonical["at"] = samples["at"]
-        canonical["figures"] = samples["figures"][:, self._format.positions]
-        return canonical.tobytes()
+        """All samples, for a checkpoint."""
+        return b"".join(self._samples)
 
     @property
     def since(self) -> float:

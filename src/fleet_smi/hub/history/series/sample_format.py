@@ -1,7 +1,7 @@
 """Packed samples: the time, then the figures of a node and of its GPUs, as four-byte floats.
 
-Arrays and checkpoints have all figures of the first GPU, then all of the second. In the samples
-of a buffer the gauges of all GPUs come first and the other figures last, because these are read
+Arrays have all figures of the first GPU, then all of the second. In the samples of a buffer and of
+its checkpoint the gauges of all GPUs come first and the other figures last, because these are read
 less often: a sample is then the gauges, packed, and bytes that were packed before.
 """
 
@@ -31,7 +31,14 @@ FIRST_COLUMNS: SampleColumns = (
 GAUGES = tuple([figure for figure in RECORDED_GPU_FIGURES if figure.history == "gauge"])
 SLOW_FIGURES = tuple([figure for figure in RECORDED_GPU_FIGURES if figure.history != "gauge"])
 """The figures of a GPU of which only the mean is stored."""
-
+LEADING_COLUMNS = tuple(
+    [
+        name
+        for name, figure in zip(GPU_COLUMNS, RECORDED_GPU_FIGURES, strict=True)
+        if figure in GAUGES
+    ]
+)
+"""The names of the gauges, which come before all other figures of GPUs in buffered samples."""
 
 # Larger numbers would overflow a four-byte float when they are multiplied by seconds.
 _MAX_FIGURE = 1e30
@@ -52,21 +59,12 @@ def sample_format(gpu_count: int) -> SampleFormat:
     """The format of the buffered samples of a node."""
     gauges = len(NODE_COLUMNS) + len(GAUGES) * gpu_count
     slow = len(SLOW_FIGURES) * gpu_count
-    next_gauge, next_slow = count(len(NODE_COLUMNS)), count(gauges)
-    positions = [
-        *range(len(NODE_COLUMNS)),
-        *[
-            next(next_gauge if figure in GAUGES else next_slow)
-            for _ in range(gpu_count)
-            for figure in RECORDED_GPU_FIGURES
-        ],
-    ]
     return SampleFormat(
         gpu_count,
         struct.Struct(f"=d{gauges}f"),
         struct.Struct(f"={slow}f"),
         sample_dtype(gauges + slow),
-        np.array(positions, np.intp),
+        _positions(CURRENT_COLUMNS, LEADING_COLUMNS, gpu_count),
     )
 
 
@@ -89,17 +87,21 @@ def column_positions(columns: SampleColumns, gpu_count: int) -> dict[int, int]:
     return positions
 
 
-def convert_samples(packed: bytes, columns: SampleColumns, gpu_count: int) -> bytes:
-    """Repack the samples of a checkpoint with other columns; figures they do not have are unknown.
+def convert_samples(
+    packed: bytes, columns: SampleColumns, leading: Sequence[str], gpu_count: int
+) -> bytes:
+    """Repack the samples of a checkpoint as a buffer has them today.
 
-    Raise `ValueError` where the bytes are not whole samples with these columns.
+    They have these columns, those of `leading` before the others; figures that they do not have
+    are unknown. Raise `ValueError` where the bytes are not whole samples with these columns.
     """
     node, gpu = columns
     before = np.frombuffer(packed, sample_dtype(len(node) + len(gpu) * gpu_count))
     after = np.empty(len(before), sample_dtype(figure_count(gpu_count)))
     after["at"], after["figures"] = before["at"], nan
+    sources, targets = _positions(columns, leading, gpu_count), sample_format(gpu_count).positions
     for source, target in column_positions(columns, gpu_count).items():
-        after["figures"][:, target] = before["figures"][:, source]
+        after["figures"][:, targets[target]] = before["figures"][:, sources[source]]
     return after.tobytes()
 
 
@@ -131,3 +133,16 @@ def instance_figures(snapshot: Snapshot, fields: Sequence[str | None]) -> list[f
 
 def _valid_or_nan(figure: float | None) -> float:
     return figure if figure is not None and abs(figure) < _MAX_FIGURE else nan
+
+
+def _positions(columns: SampleColumns, leading: Sequence[str], gpu_count: int) -> NDArray[np.intp]:
+    """Where the figures of the node and of one GPU after another are in a packed sample."""
+    node, gpu = columns
+    first = len(node) + len([name for name in gpu if name in leading]) * gpu_count
+    next_leading, next_other = count(len(node)), count(first)
+    gpus = [
+        next(next_leading if name in leading else next_other)
+        for _ in range(gpu_count)
+        for name in gpu
+    ]
+    return np.array([*range(len(node)), *gpus], np.intp)
