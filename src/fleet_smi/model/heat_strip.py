@@ -29,7 +29,7 @@ _KNOWN_TO_ONE = bytes([1] * UNKNOWN_LOAD + [0])
 
 
 class LookSamples(NamedTuple):
-    """Samples of one GPU: the ids of its looks, and its loads in percent."""
+    """Samples of one GPU: the ids of its looks, and its loads (0 to 100, or `UNKNOWN_LOAD`)."""
 
     looks: list[int]
     loads: bytearray
@@ -51,7 +51,7 @@ def strip_runs(
     """Downsample intervals to `columns` columns from `start` to `end`, equal neighbours joined.
 
     A column shows the state and user that covered most of it; one in which the node was silent
-    for more than half of the time shows nothing. The intervals are in order and do not overlap;
+    for more than half of the time is in no run. The intervals are in order and do not overlap;
     the cost grows with their number, not with that of the columns.
     """
     width = (end - start) / columns
@@ -91,7 +91,8 @@ def strip_runs_from_samples(
 ) -> tuple[StripRun, ...]:
     """Downsample a GPU that is known only at the times of `sample_times`.
 
-    A column shows the look of two of its three samples, or else that of the middle one.
+    A column shows the look of two of its three samples, or else that of the middle one. One whose
+    look is not in `looks`, like `UNKNOWN_LOOK`, is in no run.
     """
     firsts, middles, lasts = (samples.looks[part::3] for part in range(3))
     cells = [
@@ -122,17 +123,20 @@ def strip_runs_from_samples(
 
 
 def period_look(period: Period) -> StripLook:
-    """Return the look of a period: its main user is the one with the most memory."""
+    """Return the look of a period: its main user is the one with the most memory.
+
+    A GPU that is not in use has no user, even if processes are listed.
+    """
     holders = period.holders
     if not holders or period.state not in _TAKEN:
         return period.state, NO_USER, 0
     if len(holders) == 1:
         return period.state, holders[0].user, 0
-    users = _owners(holders)
+    users = _users_by_memory(holders)
     return period.state, users[0], len(users) - 1
 
 
-def _owners(holders: Iterable[Holder]) -> list[str]:
+def _users_by_memory(holders: Iterable[Holder]) -> list[str]:
     """Return the users, the one with the most memory first."""
     memory: dict[str, int] = {}
     for holder in holders:

@@ -10,7 +10,7 @@ _SINGULAR = {"user": "person", "group": "group", "node": "node", "model": "model
 
 
 def format_hours(seconds: float) -> str:
-    """Format hours without a unit: "0.4", "12", "2,425"."""
+    """Format seconds as hours, without a unit: "0", "0.4", "12", "2,425"."""
     count = seconds / HOUR_SECONDS
     # From 9.95 on, one decimal would round to "10.0".
     return f"{count:.1f}" if 0 < count < 9.95 else f"{count:,.0f}"
@@ -30,7 +30,10 @@ def format_cost(report: UsageReport, sums: Sums) -> str:
 
 
 def format_coverage(report: UsageReport) -> str:
-    """Format the share of the time that is covered by reports; 99.96 % is not rounded to all."""
+    """Format the share of the GPU-time in which nodes reported: "all", "97.5 %"; empty if unknown.
+
+    Anything less than all is at most "99.9 %".
+    """
     if report.heard is None:
         return ""
     return "all" if report.heard >= 1 else f"{min(99.9, 100 * report.heard):.1f} %"
@@ -47,7 +50,7 @@ def format_count(count: int, by: str) -> str:
 
 
 def describe_usage(sums: Sums) -> str:
-    """Describe the usage of one GPU: "12 h in use, 0.4 h worked"."""
+    """Describe the usage of one GPU: "12 h in use, 0.4 h worked", or "not used"."""
     if not sums.gpu_seconds:
         return "not used"
     if not sums.measured_seconds:
@@ -56,7 +59,10 @@ def describe_usage(sums: Sums) -> str:
 
 
 def describe_advice(job: Job) -> tuple[str, ...]:
-    """Return the advice on a job, with its GPUs: "never used the GPU (gpu01:0)"."""
+    """Return the advice on a job, the first one with its GPUs: "never used the GPU (gpu01:0)".
+
+    A job without advice has its number of GPUs instead: "2 GPUs (gpu01:0, gpu01:1)".
+    """
     first, *more = job.advice or (format_count(job.gpus, "gpu"),)
     return f"{first} ({_where(job.places)})" if job.places else first, *more
 
