@@ -29,7 +29,7 @@ _DISPLAY_PROGRAMS = frozenset(
 
 
 def node_id_from_host(host: str) -> str:
-    """Return the node id of a host that is known by its name alone."""
+    """Return "gpustat-" and the host name, as the id of a node that reports no id."""
     return f"{COLLECTOR_NAME}-{_NOT_IN_AN_ID.sub('_', host)[:128]}"
 
 
@@ -62,7 +62,11 @@ def build_gpu(
     processes: Iterable[Process] | None,
     uuid: str | None = None,
 ) -> Gpu:
-    """Build a GPU; `figures` have the names and units of the model."""
+    """Build a GPU from `figures`, named as the fields of `Gpu`; invalid ones become `unread`.
+
+    A driver error in place of the name becomes a fault. Without a UUID it gets a synthetic one.
+    `figures` is modified.
+    """
     fault = _fault(name)
     unread: dict[str, str] = {}
     # Apart from the other figures: whether a temperature is plausible depends on the load.
@@ -130,7 +134,7 @@ def _with_unique_pids(processes: Iterable[Process]) -> tuple[Process, ...]:
 
 
 def text_or_none(value: Any, max_length: int = 128) -> str | None:
-    """Return a text, or `None` for one of gpustat's placeholders for unknown."""
+    """Return sanitised text, or `None` for one of gpustat's placeholders for unknown."""
     text = parse_text(value, max_length)
     return None if text in _UNKNOWN else text
 
