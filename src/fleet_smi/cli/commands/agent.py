@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report until a signal, or once."""
+    """Report until a signal; with `--once`, raise `DeliveryError` if the report fails."""
     if args.jitter and not args.once:
         raise UsageError("--jitter needs --once: a running agent has its own jitter")
     # Cron starts all nodes in the same second: spread their load on the hub or file server.

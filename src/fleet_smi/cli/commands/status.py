@@ -106,7 +106,7 @@ def _text(args: argparse.Namespace, view: "FleetView", options: "ViewOptions") -
 
         # With -i, one document per line (JSON Lines); once, indented.
         return fleet_json(shown, pretty=args.interval is None).decode() + "\n"
-    return _screen(args, shown) + _hidden_count(view, shown)
+    return _screen(args, shown) + _hidden_gpus_line(view, shown)
 
 
 def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
@@ -129,7 +129,7 @@ def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
     )
 
 
-def _hidden_count(view: "FleetView", shown: "FleetView") -> str:
+def _hidden_gpus_line(view: "FleetView", shown: "FleetView") -> str:
     """Return a line about the GPUs that the filter hides; empty if there are none."""
     hidden = view.summary.gpus - sum(len(node.gpus) for node in shown.nodes)
     if not hidden:
