@@ -1,4 +1,4 @@
-"""The `file` outlet: replace one small file in a shared folder by each sample.
+"""The `file` outlet: overwrite one small file in a shared folder with each sample.
 
 The file is a report, or another system's format (`EXTRA_FORMATS`) for pages and scripts that
 read that.
@@ -79,7 +79,7 @@ class FileOutlet:
             raise Unreachable(f"{self._folder}: {error.strerror or error}") from None
 
     def close(self) -> None:
-        """Stop the writer; do not wait for a disk that hangs."""
+        """Write the last snapshot and stop; wait only briefly, in case the disk hangs."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -119,7 +119,7 @@ class FileOutlet:
 
 
 def create_outlet(folder: str, options: OutletOptions) -> FileOutlet:
-    """Make the outlet of `--drop`."""
+    """Create the outlet of `--drop`."""
     settings = options.settings
     return FileOutlet(folder, mode=settings.drop_mode, file_format=settings.drop_format)
 
@@ -132,9 +132,9 @@ def _load_format(name: str) -> FileFormat:
 
 
 def _stem(snapshot: Snapshot) -> str:
-    """Name and node id, so that two nodes of one name have two files.
+    """Node name and start of the node id, so that two nodes of one name have two files.
 
-    Everything else is replaced, so that no name can leave the folder or hide in it.
+    Unsafe characters are replaced: no name can lead out of the folder or make a hidden file.
     """
     name = _UNSAFE.sub("_", snapshot.name)[:64]
     return f"{name}.{_UNSAFE.sub('_', snapshot.node_id)[:8]}"
@@ -148,7 +148,7 @@ _REPORT = FileFormat(_stem, FILE_SUFFIX, _encode)
 
 
 def _replace_file(folder: int, stem: str, suffix: str, mode: int, data: bytes) -> None:
-    """Write a temporary file and rename it, so that no reader meets half a file."""
+    """Write a temporary file and rename it, so that no reader sees half a file."""
     temporary = f".{stem}.{os.urandom(4).hex()}{_TEMPORARY_SUFFIX}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -165,7 +165,7 @@ def _replace_file(folder: int, stem: str, suffix: str, mode: int, data: bytes) -
 
 
 def _remove_leftovers(folder: int, stem: str) -> None:
-    """Remove temporary files of this node's killed writers; younger ones are being written."""
+    """Remove old temporary files, which killed writers of this node have left."""
     for name in os.listdir(folder):
         if name.startswith(f".{stem}.") and name.endswith(_TEMPORARY_SUFFIX):
             with contextlib.suppress(OSError):
