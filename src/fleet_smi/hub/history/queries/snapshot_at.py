@@ -49,7 +49,7 @@ class NodeAt(Struct, frozen=True, kw_only=True):
 
 
 def build_fleet_at(at: float, nodes: Iterable[NodeAt]) -> FleetView:
-    """The fleet at that time, with nodes ordered by name."""
+    """The fleet at that time, nodes ordered by name; removed nodes and GPUs are left out."""
     known = [_node(at, node_at) for node_at in nodes if not _was_removed(at, node_at.presence)]
     ordered = tuple(sorted(known, key=lambda node: (natural_sort_key(node.name), node.node_id)))
     return FleetView(taken_at=at, summary=summarize_nodes(ordered), nodes=ordered)
@@ -130,7 +130,10 @@ def _figures(gpu_at: GpuAt, device: type[Gpu | Instance]) -> dict[str, Any]:
 
 
 def _processes(gpu_at: GpuAt) -> tuple[Process, ...] | None:
-    """The processes of a device; a sole one is given all of the memory in use."""
+    """The processes of a device, `None` if unknown.
+
+    The memory of each is not stored: a single process gets all memory in use, several get `None`.
+    """
     holders = gpu_at.period.holders
     if gpu_at.period.state in _STATES_WITHOUT_PROCESSES and not holders:
         return None

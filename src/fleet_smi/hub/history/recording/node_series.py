@@ -35,7 +35,7 @@ class NodeSeries:
         self.rollup_due = inf
 
     def set_interval(self, seconds: float | None) -> None:
-        """Set the reporting interval of the node; `None` where it reports none."""
+        """Set the reporting interval of the node; `None` or an invalid one gives the default."""
         # The comparison is false for NaN as well.
         if seconds is not None and seconds > 0:
             self.holds_seconds = seconds
@@ -43,7 +43,7 @@ class NodeSeries:
             self.holds_seconds = _DEFAULT_INTERVAL_SECONDS
 
     def schedule_rollup(self, last_report_at: float, min_spacing_seconds: float) -> None:
-        """Set the time of the next rollup: after enough samples, staggered across nodes."""
+        """Set the time of the next rollup: one every 1 to 5 minutes, staggered across nodes."""
         # One minute per second between samples makes about 60 samples per rollup.
         minutes = round(max(self.holds_seconds, min_spacing_seconds))
         period = min(max(1, minutes), _MAX_ROLLUP_MINUTES) * _MINUTE
@@ -55,7 +55,7 @@ class NodeSeries:
         return RollupTask(self._rollup, self.buffer, end, self.holds_seconds)
 
     def roll_up(self, end: float, batch: WriteBatch) -> None:
-        """Roll up the samples of this node alone."""
+        """Roll up the samples of this node alone, and add the finished rows to a batch."""
         batch.series += roll_up([self.rollup_task(end)])
 
     def add_gap(self, start: float, end: float, batch: WriteBatch) -> None:
@@ -73,11 +73,11 @@ class NodeSeries:
         return self._rollup.partial_rows(self.buffer, end, self.holds_seconds)
 
     def row_at(self, at: float) -> SeriesRow | None:
-        """The figures that hold at a time, where they are not in a finished row yet."""
+        """The figures that hold at a time, as a row; `None` where they are not buffered."""
         return self._rollup.row_at(self.buffer, at)
 
     def resume_rollup(self, rows: Iterable[SeriesRow]) -> None:
-        """Resume the rollup with stored rows, of which unfinished coarser rows are made."""
+        """Resume the rollup after a restart, from the stored parts of unfinished coarser rows."""
         self._rollup = Rollup(self._node_id, rows, self.buffer.since)
 
     def clear(self) -> None:
