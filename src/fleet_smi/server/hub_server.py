@@ -41,7 +41,11 @@ _CREDENTIAL_REFRESH_SECONDS = 1.0
 
 
 class HubServer:
-    """A hub with its listening sockets; nothing is received or answered before `run`."""
+    """A hub with its listening sockets; nothing is received or answered before `run`.
+
+    Creating one locks the state folder, opens the databases and binds the sockets. Raises
+    `StateError` if another hub has the folder, `UsageError` if anyone could read the hub.
+    """
 
     def __init__(
         self, settings: HubSettings, sources: Sequence[Source], thresholds: Thresholds
