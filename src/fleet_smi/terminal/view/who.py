@@ -41,7 +41,11 @@ def render(
     historical: bool = False,
     local: ToLocalTime = to_local_time,
 ) -> str:
-    """Return the whole screen, ending in a newline; no line is wider than `columns`."""
+    """Return the whole screen, ending in a newline; no line is wider than `columns`.
+
+    With `user`, `view` must be of this user alone: the screen then lists each GPU and process.
+    `historical` puts it in the past tense.
+    """
     if user is None:
         lines = _all_users(view, columns, local, past=historical)
     else:
