@@ -43,7 +43,7 @@ class AgentResponse(NamedTuple):
 
 
 def error_response(status: HTTPStatus, message: str) -> AgentResponse:
-    """Build an error response in the one shape that all errors have."""
+    """Build an error response: `{"error": {"code": "not_found", "message": …}}`."""
     error = {"error": {"code": status.phrase.lower().replace(" ", "_"), "message": message}}
     return AgentResponse(status, "application/json", msgspec.json.encode(error))
 
@@ -51,7 +51,8 @@ def error_response(status: HTTPStatus, message: str) -> AgentResponse:
 class AgentHttpServer:
     """Listens from its creation until `close`; raises `OSError` when it cannot.
 
-    It accepts requests for its own name and for these `hosts` (full names, lower case).
+    It accepts requests whose Host header is an IP address, `localhost`, its own name or one of
+    `hosts` (full names, lower case). Where `handler` raises, the connection is closed.
     """
 
     def __init__(
@@ -136,10 +137,10 @@ class _Server(ThreadingMixIn, HTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore it: a client that disconnects is not worth a log line."""
+        """Log nothing: nearly always the client has disconnected."""
 
     def is_own_name(self, host: str) -> bool:
-        """Whether a Host header names this machine.
+        """Whether a Host header names this machine, or is an IP address.
 
         This stops DNS rebinding: a web page elsewhere that points its own name at this address.
         """
@@ -171,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self._handle(b""))
 
     def do_POST(self) -> None:
-        """Answer a request with a body, if that is small and its length is given."""
+        """Answer a request with a body; status 413 if its length is too large or not given."""
         length = self.headers.get("Content-Length", "")
         # The number of digits first: `int` raises for thousands of them.
         if not length.isdecimal() or len(length) > 9 or int(length) > _MAX_BODY_BYTES:

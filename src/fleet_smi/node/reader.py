@@ -27,7 +27,7 @@ _RETRY_SECONDS = 30.0
 """How long a subject that hung is not read again."""
 
 _MAX_SLOW_SECONDS = 30.0
-"""How long a worker that makes progress may take in all."""
+"""How long a worker that makes progress may take in all, beyond any other timeout."""
 
 
 class ReadResult(NamedTuple):
@@ -94,7 +94,12 @@ class Reader:
     def read(
         self, requests: Sequence[ReadRequest], timeout_seconds: float, total_timeout_seconds: float
     ) -> list[ReadResult]:
-        """Return one result per request; give up a subject that hangs for the sake of the rest."""
+        """Return one result per request, in their order; subjects that hang have an error.
+
+        A subject hangs if it makes no progress for `timeout_seconds`, or for less after another
+        hang. After `total_timeout_seconds` no further subject is started. Slow progress is
+        awaited beyond both, for up to half a minute.
+        """
         results: dict[str, ReadResult] = {}
         left = [request for request in requests if not self._is_backing_off(request[0])]
         if self._prefetched and self._prefetched != left:

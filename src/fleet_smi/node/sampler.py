@@ -48,7 +48,7 @@ class Sampler:
         self._reader.prefetch(self._requests())
 
     def sample(self, interval_seconds: float | None = None) -> Snapshot:
-        """Take one snapshot; returns within the sample's timeout, whatever the machine does."""
+        """Take one snapshot; a driver that hangs costs at most the sample's timeout."""
         builder = SnapshotBuilder(self._reader, self._root, self._skipped, self._not_installed)
         builder.read(self._requests())
         if "nvidia" in self._subjects:

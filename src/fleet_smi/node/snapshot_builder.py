@@ -28,7 +28,7 @@ READ_TIMEOUT_SECONDS = 3.0
 """How long a sample waits for a subject that makes no progress."""
 
 SAMPLE_TIMEOUT_SECONDS = 4.0
-"""How long a sample may take in all, whatever the machine does."""
+"""How long a sample may take in all, unless a slow driver still makes progress."""
 
 # A program must give up before its reader does: the reader would be killed, the program not.
 _PROGRAM_MARGIN_SECONDS = 0.5
@@ -40,7 +40,11 @@ _ABSENCE_CACHED = frozenset(entry.name for entry in COLLECTORS if entry.absence_
 
 
 class SnapshotBuilder:
-    """Builds one snapshot from what the collectors parse; how each fared is part of it."""
+    """Builds one snapshot from what the collectors parse; how each fared is part of it.
+
+    `skipped` are the runs of collectors that are not tried this time. Programs that are not found
+    are added to `not_installed`, which the caller passes to the next builder.
+    """
 
     def __init__(
         self,

@@ -22,10 +22,11 @@ _stuck: dict[str, list[tuple["subprocess.Popen[bytes]", float]]] = {}
 
 
 def run_program(command: Sequence[str], deadline: float, remedy: str) -> tuple[str, int]:
-    """Return what the program printed, and its exit code; raise a `CollectError` where it cannot.
+    """Return what the program printed, and its exit code, whatever that is.
 
-    What it printed is its standard output or, where that is empty, its standard error.
-    `deadline` is by the monotonic clock; `remedy` says what to do where it is not installed.
+    What it printed is its standard output or, where that is empty, its standard error. Raise a
+    `CollectError` where it cannot be run, prints too much or does not end by `deadline`, which is
+    by the monotonic clock. `remedy` says what to do where it is not installed.
     """
     (output,) = run_programs([command], deadline, remedy)
     if isinstance(output, CollectError):
@@ -60,7 +61,8 @@ def run_programs(
 def read_outputs(commands: Sequence[Sequence[str]], deadline: float, remedy: str) -> list[str]:
     """Return the texts of the commands that ended in time, whatever their exit codes.
 
-    Those that did not are left out; raise a `CollectError` when none did.
+    Those that did not are left out. When none did, raise a `CollectError`; for a
+    timeout that is `NotAnswering` only if one cannot be killed, else `ReadFailed`.
     """
     outputs = run_programs(commands, deadline, remedy)
     texts = [output[0] for output in outputs if not isinstance(output, CollectError)]
@@ -124,7 +126,7 @@ def _read_output(
     pipes = [pipe for pipe in (child.stdout, child.stderr) if pipe is not None]
     buffers = {pipe.fileno(): bytearray() for pipe in pipes}
     try:
-        _fill(name, buffers, deadline)
+        _read_pipes(name, buffers, deadline)
     finally:
         for pipe in pipes:
             pipe.close()
@@ -132,8 +134,8 @@ def _read_output(
     return output, errors
 
 
-def _fill(name: str, buffers: dict[int, bytearray], deadline: float) -> None:
-    """Read from each pipe until all are closed; never much more than is allowed."""
+def _read_pipes(name: str, buffers: dict[int, bytearray], deadline: float) -> None:
+    """Read from each pipe until all are closed; raise `ReadFailed` at too much output."""
     still_open = set(buffers)
     poll = select.poll()
     for pipe in buffers:
@@ -161,7 +163,7 @@ def _kill(
     started_at: float,
     reason: CollectError | None = None,
 ) -> CollectError:
-    """Kill a program, without waiting for ever for it to die; return the error to report."""
+    """Kill a program, without waiting forever for it to exit; return the error to report."""
     import signal
     import subprocess
 
