@@ -1,4 +1,4 @@
-"""Diff of the fleet for the stream: what was last sent, and what has changed since; pure."""
+"""Diff of the fleet for the stream: what was last sent, and what has changed since. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -31,12 +31,15 @@ class StreamDiff:
         return self._numbers
 
     def full_state(self) -> StreamUpdate:
-        """The whole fleet, for a new subscriber."""
+        """The whole fleet as it was last sent, for a new subscriber: later diffs apply to it."""
         nodes, figures = tuple(self._nodes.values()), tuple(self._figures.values())
         return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures)
 
     def diff(self, node_ids: Iterable[str], now: float) -> StreamUpdate | None:
-        """Compare these nodes with what was last sent; `None` if nothing has changed."""
+        """Return what changed in these nodes since they were last sent; `None` if nothing has.
+
+        The result counts as sent. Nodes that the fleet no longer has are `removed`.
+        """
         nodes: list[NodePayload] = []
         figures: list[NodeFigures | NodeFiguresDiff] = []
         removed: list[int] = []
@@ -49,8 +52,8 @@ class StreamDiff:
             # Two parts: the figures change with every report, the rest hardly ever.
             payload, row = node_payload(number, parts, now), node_figures(number, parts, now)
             if payload != self._nodes.get(number):
-                self._uncount(number)
-                self._count(payload)
+                self._drop_payload(number)
+                self._store_payload(payload)
                 nodes.append(payload)
                 figures.append(row)  # whole: a diff needs as many rows as before
             elif row != self._figures[number]:
@@ -74,16 +77,16 @@ class StreamDiff:
         number = self._numbers.pop(node_id, None)
         if number is None:
             return []
-        self._uncount(number)
+        self._drop_payload(number)
         del self._figures[number]
         return [number]
 
-    def _count(self, payload: NodePayload) -> None:
+    def _store_payload(self, payload: NodePayload) -> None:
         self._nodes[payload.number] = payload
         self._states.update([gpu.verdict.state for gpu in payload.gpus])
         self._reporting += not payload.silent
 
-    def _uncount(self, number: int) -> None:
+    def _drop_payload(self, number: int) -> None:
         payload = self._nodes.pop(number, None)
         if payload is not None:
             self._states.subtract([gpu.verdict.state for gpu in payload.gpus])
