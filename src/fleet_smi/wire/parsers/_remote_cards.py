@@ -39,7 +39,7 @@ _NEXT_SECTIONS = ("cards@0x8086", "queried", "end")
 
 
 def parse_cards(output: ScriptOutput) -> tuple[tuple[Gpu, ...], tuple[CollectorRun, ...]]:
-    """Return the AMD and Intel GPUs, and one run per program.
+    """Return the AMD and Intel GPUs, and the runs of the programs that the script has tried.
 
     Where a program failed, or was not run because a GPU sleeps, its GPUs are those that the
     kernel lists, by identity only.
@@ -63,7 +63,7 @@ def parse_cards(output: ScriptOutput) -> tuple[tuple[Gpu, ...], tuple[CollectorR
 
 
 def has_run_program(output: ScriptOutput) -> bool:
-    """Return whether the script came as far as running one of these programs."""
+    """Return whether the script got as far as running one of these programs."""
     return any(program.collector in output for program in _PROGRAMS)
 
 
