@@ -43,7 +43,7 @@ from fleet_smi.simulation.workloads import (
 )
 
 SILENT_AFTER_SECONDS = 20.0
-"""When one node stops reporting: late enough to be seen alive first."""
+"""How long after `start` one node stops reporting: late enough to be seen alive first."""
 
 _HOUR = 3600.0
 _DGX = MachineModel(gpu_model=H100, cpu_count=224, memory_total_bytes=2016 * GIB)

@@ -61,8 +61,9 @@ class HubEndpoint(NamedTuple):
 class SimulatedAgent:
     """Sends one report at a time and retries those that were not acknowledged.
 
-    `on_lost` is called when the connection is lost, and should call `connect` again; `on_refused`
-    when the hub rejects the credentials.
+    One that the hub rejects for good is dropped and counted as failed. `on_lost` is called when
+    the connection is lost, and should call `connect` again; `on_refused` when the hub rejects the
+    credentials.
     """
 
     def __init__(
