@@ -12,7 +12,7 @@ _MAX_ID_LENGTH = 160
 
 
 class DuplicateIdResolver:
-    """Gives each node id to the first target that reports it."""
+    """Gives each node id to the first target that reports it, and never to another."""
 
     def __init__(self) -> None:
         self._targets: dict[str, str] = {}
@@ -28,6 +28,6 @@ class DuplicateIdResolver:
 
 
 def _move(gpu: Gpu, node_id: str, own_id: str) -> Gpu:
-    # A made-up UUID holds the id of its node, so it has to follow the node.
+    # A synthetic UUID holds the id of its node, so it has to follow the node.
     bare = replace(gpu, uuid=gpu.uuid.removesuffix(f"@{node_id}"))
     return with_node_scoped_uuid(bare, own_id)

@@ -10,5 +10,8 @@ _T = TypeVar("_T")
 
 
 async def encode_response(encode: Callable[[_T], bytes], value: _T) -> Response:
-    """Encode in a thread: thousands of nodes would block the event loop for too long."""
+    """Return a JSON response with `encode(value)` as its body.
+
+    Encoded in a thread: thousands of nodes would block the event loop for too long.
+    """
     return Response(await asyncio.to_thread(encode, value), media_type="application/json")
