@@ -26,12 +26,15 @@ class LatestSequences:
         self.run_id, self.sequence = snapshot.run_id, snapshot.sequence
 
     def was_received(self, snapshot: Snapshot) -> bool:
-        """Whether this report, or a later one of the same run, was received before."""
+        """Whether this report, or a later one of the same run, was received before.
+
+        Never true for an agent that sends no run id, or whose run is no longer remembered.
+        """
         run_id = snapshot.run_id
         return run_id is not None and snapshot.sequence <= self.by_run().get(run_id, -1)
 
     def by_run(self) -> dict[str | None, int]:
-        """The latest sequence number of each run, the current one included."""
+        """The latest sequence numbers of the last few runs, the current one included."""
         if self.run_id is not None:
             self._runs[self.run_id] = self.sequence
             if len(self._runs) > _MAX_RUNS:

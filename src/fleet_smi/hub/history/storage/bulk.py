@@ -1,4 +1,4 @@
-"""Bulk inserts: run one statement for many rows by the driver itself.
+"""Bulk inserts: execute one statement for many rows directly by the database driver.
 
 SQLAlchemy would process each value of each row, which takes several times as long.
 """
@@ -13,7 +13,7 @@ RowValues = dict[str, Any]
 
 
 def execute_bulk(connection: Connection, statement: TextClause, rows: Sequence[RowValues]) -> None:
-    """Execute a statement once for each row."""
+    """Execute a statement once for each row; values are passed on without type conversion."""
     if rows:
         sql, names = _compile(statement, connection.dialect)
         values: Any = (
