@@ -1,4 +1,4 @@
-"""What limits the view of this machine: device permissions, namespaces, `hidepid`."""
+"""What limits the view of this machine: device permissions, a container, `hidepid`."""
 
 import os
 import sys
@@ -6,7 +6,10 @@ from typing import Any
 
 
 def read(root: str = "/") -> dict[str, Any]:
-    """Return facts for `doctor`; each may be unknown."""
+    """Return facts for `doctor`; `hidepid` is `None` if unknown.
+
+    `in_container` is true only if a sign of one can be read.
+    """
     return {
         "python": sys.version.split()[0],
         "user": os.geteuid(),
