@@ -15,7 +15,7 @@ def print_tokens(tokens: Sequence["Token"], now: float) -> None:
 
 
 def print_users(users: Sequence["User"], now: float) -> None:
-    """Print one line per user."""
+    """Print one line per user: name, role, and how long ago the user was created."""
     rows = [(user.name, user.role, _ago(user.created_at, now)) for user in users]
     _print_table(("NAME", "ROLE", "SINCE"), rows)
 
