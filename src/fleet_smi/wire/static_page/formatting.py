@@ -29,7 +29,7 @@ class PageClock(Struct, frozen=True):
     to_local_time: Callable[[float], datetime]
 
     def format_time(self, at: float) -> str:
-        """Return a time of day, "14:06:11", with the date if it is not today."""
+        """Return a time of day, "14:06:11", or with the date "2026-03-04 14:06" if not today."""
         if not abs(at) < MAX_SECONDS:
             return UNKNOWN
         then, today = self.to_local_time(at), self.to_local_time(self.now)
@@ -40,31 +40,23 @@ class PageClock(Struct, frozen=True):
         return f"{self.to_local_time(at):%Y-%m-%d %H:%M:%S %Z}".strip()
 
     def format_age(self, at: float) -> str:
-        """Return how long ago this was."""
+        """Return how long ago this was, as a duration."""
         return format_elapsed(self.now - at)
 
 
 def format_percent(value: float | None) -> str:
-    """Return a percentage: "96 %"."""
+    """Return a percentage, "96 %", or `UNKNOWN` for `None`."""
     return UNKNOWN if value is None else f"{value:.0f} %"
 
 
 def gib_or_unknown(count: int | None) -> str:
-    """Return memory in GiB, without the unit."""
+    """Return memory in GiB, without the unit; `UNKNOWN` for `None`."""
     return UNKNOWN if count is None else format_gib(count)
 
 
-def all_compute_processes(part: JudgedDevice) -> tuple[Process, ...] | None:
-    """Return its compute processes and those of its instances; `None` if they cannot be read."""
-    processes = tuple(all_processes(part)) if isinstance(part, Gpu) else part.processes
-    if part.processes is None and not processes:
-        return None
-    return compute_or_all_processes({process.pid: process for process in processes or ()}.values())
-
-
 def format_owners(part: JudgedDevice) -> str:
-    """Return its owners in short: "alice", "alice, bob +1", "alice +1 unseen"."""
-    processes = all_compute_processes(part) or ()
+    """Return its owners in short: "alice", "alice, bob +1", "alice +1 unseen"; empty if none."""
+    processes = _shown_processes(part) or ()
     users = owners(processes)
     hidden = sum(owner(process) == HIDDEN_USER for process in processes)
     shown = ", ".join(users[:_MAX_OWNERS])
@@ -76,9 +68,20 @@ def format_owners(part: JudgedDevice) -> str:
 def usage_by_owner(part: JudgedDevice) -> list[tuple[str, str]]:
     """Return each owner, and what they hold: "15.8 GiB, 2 processes, 1 a zombie"."""
     by_owner: dict[str, list[Process]] = {}
-    for process in all_compute_processes(part) or ():
+    for process in _shown_processes(part) or ():
         by_owner.setdefault(owner(process), []).append(process)
     return [(_label(user), _holding(processes)) for user, processes in by_owner.items()]
+
+
+def _shown_processes(part: JudgedDevice) -> tuple[Process, ...] | None:
+    """Return its processes and those of its instances; `None` if they cannot be read.
+
+    Displays and services are left out, unless there are no others.
+    """
+    processes = tuple(all_processes(part)) if isinstance(part, Gpu) else part.processes
+    if part.processes is None and not processes:
+        return None
+    return compute_or_all_processes({process.pid: process for process in processes or ()}.values())
 
 
 def _label(user: str) -> str:
