@@ -39,7 +39,7 @@ _Line = list[Span]
 
 
 def strip_columns(columns: int) -> int:
-    """Return how many time slots fit on a terminal of that width."""
+    """Return how many time slots fit on a terminal of that width, at least 8."""
     model_width, state_width = _side_widths(columns)
     sides = _label_width(model_width) + 2 * len(_GAP) + _LOAD_WIDTH + state_width
     return max(_MIN_STRIP_COLUMNS, columns - sides)
