@@ -40,8 +40,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A GPU or MIG instance that may be offered.
 
     `part` numbers the instances of one GPU; `instance` is set where an instance is offered.
-    `taken_beside` counts the GPUs in use on its node. `node_label` is the node's name made
-    unique in the fleet; it is set only on what is offered.
+    `taken_beside` counts the GPUs of its node that are neither free nor leased. `node_label` is
+    the node's name made unique in the fleet; it is set only on what is offered.
     """
 
     node_id: str
@@ -81,7 +81,10 @@ def matches_node(node: NodeView, request: GpuRequest) -> bool:
 
 
 def node_candidates(node: NodeView, request: GpuRequest) -> Iterator[Candidate]:
-    """Yield every device of a node that is of the requested model, whatever its state."""
+    """Yield the devices of a node that match the requested node name and model, in any state.
+
+    A silent node has none. The caller checks all other conditions of the request.
+    """
     if node.silent or not matches_node(node, request):
         return
     taken = sum(gpu.verdict.state not in ("free", "leased") for gpu in node.gpus)
