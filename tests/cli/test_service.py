@@ -1,6 +1,7 @@
 """`fleet-smi service`: the units, the install and uninstall steps, and errors."""
 
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -165,6 +166,12 @@ def test_the_hardening_does_not_hide_devices_or_processes() -> None:
     hiding = {"PrivateDevices", "ProtectClock", "ProtectProc", "ProcSubset", "PrivateUsers"}
     assert not hiding & set(settings)
     assert {"NoNewPrivileges", "ProtectSystem", "PrivateTmp", "User"} <= set(settings)
+
+
+@pytest.mark.parametrize("role", ["agent", "hub"])
+def test_every_service_has_a_limit_of_memory(role: str) -> None:
+    unit = render_unit(ServiceUnit(role=role, command=("/usr/bin/fleet-smi", role), user="x"))
+    assert re.search(r"^MemoryMax=\d+[MG]$", unit, re.MULTILINE)
 
 
 @pytest.mark.parametrize("role", ["agent", "hub"])

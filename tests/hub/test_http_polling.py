@@ -1,12 +1,18 @@
-"""HTTP polling: the URLs of targets."""
+"""HTTP polling: the URLs of targets, and responses that are compressed."""
+
+import asyncio
+import zlib
+from collections.abc import Callable
 
 import pytest
 
 from fleet_smi.compat.node_info.source import NodeInfoSource
 from fleet_smi.compat.nvgpu.source import NvgpuSource
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import Undecodable, UsageError
+from fleet_smi.fleet.delivery import Source
 from fleet_smi.hub.http_polling import PollRequest, target_url
 from fleet_smi.hub.sources.pull import PullSource
+from tests.faulty_servers import OneResponseServer
 
 QUESTION = PollRequest(path="/api/v1/report", default_port=7071)
 WRONG = ("", "gpu01:99999", "ftp://gpu01", "[::1", "http://me@gpu01")
@@ -33,3 +39,29 @@ def test_an_invalid_address_is_refused_at_start(target: str) -> None:
         NvgpuSource([target])
     with pytest.raises(UsageError, match="not the address of an agent"):
         NodeInfoSource([target], password="x")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda target: PullSource([target]),
+        lambda target: NvgpuSource([target]),
+        lambda target: NodeInfoSource([target], password="x"),
+    ],
+    ids=["pull", "nvgpu", "node_info"],
+)
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip", "br", "GZIP"])
+def test_a_compressed_response_is_refused_unread(
+    source: Callable[[str], Source], encoding: str
+) -> None:
+    """Twice compressed, 5 kB are 4 GB. None is asked for, and none is decompressed."""
+    bomb = zlib.compress(b"[" + b" " * (1 << 20), wbits=31)
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {len(bomb)}"
+    server = OneResponseServer(head.encode() + b"\r\n\r\n" + bomb)
+    try:
+        (delivery,) = asyncio.run(source(f"127.0.0.1:{server.port}").poll())
+    finally:
+        server.close()
+    assert b"accept-encoding: identity\r\n" in server.request.lower()
+    assert isinstance(delivery.result, Undecodable)
+    assert "compressed" in delivery.result.message

@@ -13,7 +13,8 @@ _DESCRIPTIONS = {
 }
 _LIMITS = {
     "agent": ("TimeoutStopSec=5s", "MemoryMax=256M", "TasksMax=64"),
-    "hub": ("TimeoutStopSec=10s",),
+    # Four times what a hub of 10,000 nodes needs: whatever goes wrong, the machine survives it.
+    "hub": ("TimeoutStopSec=10s", "MemoryMax=4G"),
 }
 _HARDENING = """\
 # Four hardening options are missing on purpose: PrivateDevices and ProtectClock would hide

@@ -67,7 +67,7 @@ class HttpPoller:
     async def _client(self) -> AsyncIterator[PollTarget]:
         # No redirects, no proxies of the environment: secrets go to these servers only.
         async with httpx.AsyncClient(
-            headers=dict(self._request.headers),
+            headers={"Accept-Encoding": "identity", **self._request.headers},
             follow_redirects=False,
             trust_env=False,
             timeout=self._timeout_seconds,
@@ -101,9 +101,13 @@ class HttpPoller:
             if status != httpx.codes.OK:
                 default = f"answered with status {status}, not with a report"
                 raise Undecodable(request.failure_messages.get(status, default))
+            # Never decompressed: a few kilobytes can become gigabytes before a limit is checked.
+            encoding = response.headers.get("Content-Encoding", "identity")
+            if encoding.strip().lower() not in ("", "identity"):
+                raise Undecodable("its response is compressed, which the hub did not ask for")
             # Read in chunks and bounded: a target must not fill the memory of the hub.
             body = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_REPORT_BYTES:
                     raise Undecodable(f"its report is larger than {MAX_REPORT_BYTES >> 20} MiB")

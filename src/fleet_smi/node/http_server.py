@@ -15,7 +15,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fleet_smi.config.ip_addresses import is_loopback
-from fleet_smi.node.connection_limits import ConnectionLimits, DeadlineSocketReader
+from fleet_smi.node.connection_limits import (
+    ConnectionLimits,
+    DeadlineSocketReader,
+    HeadTooLarge,
+)
 
 _MAX_CONNECTIONS = 16
 _MAX_BODY_BYTES = 4096
@@ -167,6 +171,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._reader = DeadlineSocketReader(self.connection)
         self.rfile = io.BufferedReader(self._reader)
 
+    def handle_one_request(self) -> None:
+        """Answer one request; the base class answers only headers that are too large."""
+        try:
+            super().handle_one_request()
+        except HeadTooLarge:  # within the request line: nothing of the request is known
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
     def do_GET(self) -> None:
         """Answer a request without a body."""
         self._send(self._handle(b""))
@@ -181,6 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
             message = f"send a Content-Length of at most {_MAX_BODY_BYTES} bytes"
             self._send(error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message))
         else:
+            self._reader.end_head()
             self._send(self._handle(self.rfile.read(int(length))))
 
     def _handle(self, body: bytes) -> AgentResponse:

@@ -9,15 +9,15 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.report_handler import ReportHandler, ReportResponse, ReportSender
-from fleet_smi.server.timeouts import TimeoutProtocol
 
 _URL = ReportHandler.path.encode()
 _REQUEST_START = b"POST %b " % _URL
 
 
-class ReportProtocol(TimeoutProtocol):
+class ReportProtocol(HeadLimitProtocol):
     """HTTP with a fast path to the `report_handler` of the application, if it has one."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -64,6 +64,7 @@ class ReportProtocol(TimeoutProtocol):
 
     def on_headers_complete(self) -> None:
         """Authorize a report by its headers, or pass the request on to the app."""
+        self.end_head()
         self._sender = None
         if self.url != _URL or self._reports is None or not self._can_take_fast_path():
             self._call_app()
@@ -90,6 +91,7 @@ class ReportProtocol(TimeoutProtocol):
         if isinstance(self._sender, ReportSender):
             body, self._body = b"".join(self._body), []
             self.transport.write(_encode_response(self._reports.handle(body, self._sender)))
+        self.start_head()
         self.start_idle_timeout()
 
     def _call_app(self) -> None:

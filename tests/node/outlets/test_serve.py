@@ -152,6 +152,21 @@ def test_a_request_sent_byte_by_byte_is_cut_off(
         wait_until(lambda: is_cut_off_while_talking(guest))
 
 
+@pytest.mark.parametrize(
+    "start, repeated",
+    [(b"GET /", b"a" * 4096), (b"GET / HTTP/1.1\r\n", b"a: " + b"a" * 4091 + b"\r\n")],
+    ids=["URL", "headers"],
+)
+def test_a_head_over_64_kib_is_refused(guarded: ServeOutlet, start: bytes, repeated: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port), 60) as guest:
+        guest.sendall(start + repeated * 15)
+        # Up to the limit exactly: what is sent but not read would reset the connection.
+        guest.sendall(repeated[: (64 << 10) - len(start) - 15 * len(repeated)])
+        response = b"".join(iter(lambda: guest.recv(4096), b""))
+    assert response.startswith(b"HTTP/1.1 431")
+    assert ask(guarded, "/healthz")[0] == 200
+
+
 def test_keep_alive_is_longer_than_the_request_timeout(
     serving: ServeOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
