@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
+from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, Via, restore_node
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.snapshot import Snapshot
@@ -56,6 +58,8 @@ class FleetState:
         self._dirty: set[str] = set()
         self.revision = 0
         """Counts the changes: what was computed at a lower revision may be out of date."""
+        self.faults = NodeFaults(self._mark_dirty)
+        """What was set aside of single nodes, because of bugs of the hub."""
 
     def apply(self, snapshot: Snapshot, at: float, via: Via | None = None) -> FleetChange | None:
         """Apply a snapshot that was taken at `at`; `None` when it is a duplicate or out of date.
@@ -94,6 +98,9 @@ class FleetState:
         snapshot = self._update_inventory(node, snapshot, at)
         transitions = node.update(snapshot, at, self.thresholds)
         self._mark_dirty(node.node_id)
+        if self.faults:
+            self.faults.clear("report", node.node_id)
+            self.faults.clear("restore", node.node_id)
         return FleetChange(
             snapshot=snapshot,
             at=at,
@@ -158,6 +165,7 @@ class FleetState:
         if node is None:
             return False
         self._inventories.forget(node_id, node.inventory.claims)
+        self.faults.forget(node_id)
         for via in node.vias:
             del self._routes[via]
         self._mark_dirty(node_id)
@@ -175,6 +183,14 @@ class FleetState:
         self._inventories.restore(node.node_id, node.inventory)
         self._routes.update(dict.fromkeys(node.vias, node.node_id))
         self._mark_dirty(node.node_id)
+
+    def restore_unreadable(self, node_id: str, name: str, error: Exception) -> None:
+        """List a node whose checkpoint cannot be restored, until its next report."""
+        node = self._nodes[node_id] = NodeState(node_id)
+        node.saved_name = name
+        node.update_sort_key()
+        self.faults.record("restore", node_id, error)
+        self._mark_dirty(node_id)
 
     def tick(self, now: float) -> None:
         """Mark the nodes that have become silent since the last tick as changed."""
@@ -196,28 +212,58 @@ class FleetState:
     def nodes(self, now: float) -> Iterator[NodeView]:
         """Yield every node sorted by name, each built when it is requested."""
         for node in sorted(self._nodes.values(), key=lambda node: node.sort_key):
-            yield build_node_view(node.parts(now, self.thresholds))
+            yield self._view(node, now)
 
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""
-        parts = self.node_parts(node_id, now)
-        return None if parts is None else build_node_view(parts)
+        node = self._nodes.get(node_id)
+        return None if node is None else self._view(node, now)
 
     def node_parts(self, node_id: str, now: float) -> NodeParts | None:
         """Return one node at one moment, in parts; `None` when it is unknown."""
         node = self._nodes.get(node_id)
-        return None if node is None else node.parts(now, self.thresholds)
+        return None if node is None else self._parts(node, now)
 
     def latest_snapshot(self, node_id: str) -> Snapshot | None:
         """Return the latest snapshot of a node, if it has one."""
         node = self._nodes.get(node_id)
         return None if node is None else node.snapshot
 
+    def has_node(self, node_id: str) -> bool:
+        """Return whether a node is listed."""
+        return node_id in self._nodes
+
     def name_and_labels(self, node_id: str) -> tuple[str, dict[str, str]]:
         """Return the name and the labels of a known node."""
         node = self._nodes[node_id]
         own = {} if node.snapshot is None else node.snapshot.labels
         return node.name, own | node.given_labels
+
+    def _parts(self, node: NodeState, now: float) -> NodeParts:
+        try:
+            parts = node.parts(now, self.thresholds)
+        except Exception as error:  # noqa: BLE001  # one node must not hide the others
+            self.faults.record("view", node.node_id, error)
+            parts = NodeParts(node=node.bare_view())
+        if not self.faults:
+            return parts
+        return replace(parts, node=self._with_faults(parts.node))
+
+    def _view(self, node: NodeState, now: float) -> NodeView:
+        try:
+            view = build_node_view(node.parts(now, self.thresholds))
+        except Exception as error:  # noqa: BLE001  # one node must not hide the others
+            self.faults.record("view", node.node_id, error)
+            view = node.bare_view()
+        else:
+            if self.faults:
+                self.faults.clear("view", node.node_id)
+        return self._with_faults(view) if self.faults else view
+
+    def _with_faults(self, view: NodeView) -> NodeView:
+        """Return the view with faults of the hub among the troubles of the node."""
+        texts = view.trouble, self.faults.message(view.node_id)
+        return replace(view, trouble="; ".join(filter(None, texts)) or None)
 
     def _mark_dirty(self, node_id: str) -> None:
         """Mark a node as changed."""

@@ -78,6 +78,7 @@ class NodeState:
         "node_id",
         "occupancy_changed",
         "reported_uuids",
+        "saved_name",
         "sequences",
         "snapshot",
         "sort_key",
@@ -94,6 +95,7 @@ class NodeState:
         self.at = -inf
         self.wake_at = inf
         self.given_name: str | None = None
+        self.saved_name: str | None = None  # of a checkpoint that could not be restored
         self.given_labels: dict[str, str] = {}
         self.sequences = SequenceTracker()
         self.vias: set[Via] = set()
@@ -112,6 +114,8 @@ class NodeState:
             return self.given_name
         if self.snapshot is not None:
             return self.snapshot.name
+        if self.saved_name is not None:
+            return self.saved_name
         return self.node_id if self.via is None else self.via.target
 
     @property
@@ -141,12 +145,19 @@ class NodeState:
     ) -> tuple[StateTransition, ...]:
         """Replace the latest snapshot by a newer one, judge it, and return the transitions."""
         renamed = self.snapshot is None or snapshot.name != self.snapshot.name
+        before = self.snapshot, self.at, self.gpus, self.wake_at
         self.snapshot, self.at = snapshot, at
-        self.gpus = gpus_with_missing(snapshot, self.inventory)
-        self.wake_at = self.silent_at(thresholds)
+        try:
+            self.gpus = gpus_with_missing(snapshot, self.inventory)
+            self.wake_at = self.silent_at(thresholds)
+            transitions = self._judge(snapshot, thresholds)
+        except Exception:
+            # Back to the last report that could be judged: standings belong to its GPUs.
+            self.snapshot, self.at, self.gpus, self.wake_at = before
+            raise
         if renamed:
             self.update_sort_key()
-        return self._judge(snapshot, thresholds)
+        return transitions
 
     def update_sort_key(self) -> None:
         """Recompute the sort key after the name changed."""
@@ -196,19 +207,24 @@ class NodeState:
         node = self._without_gpus(now, thresholds)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
 
+    def bare_view(self) -> NodeView:
+        """Return the node by name only, where no more of it can be shown."""
+        via = None if self.via is None else self.via.source
+        return NodeView(
+            node_id=self.node_id,
+            name=self.name,
+            taken_at=None,
+            age_seconds=None,
+            silent=True,
+            via=via,
+            trouble=self.failure_message,
+            labels=self.given_labels,
+        )
+
     def _without_gpus(self, now: float, thresholds: Thresholds) -> NodeView:
         via, snapshot = None if self.via is None else self.via.source, self.snapshot
         if snapshot is None:
-            return NodeView(
-                node_id=self.node_id,
-                name=self.name,
-                taken_at=None,
-                age_seconds=None,
-                silent=True,
-                via=via,
-                trouble=self.failure_message,
-                labels=self.given_labels,
-            )
+            return self.bare_view()
         skew = self.at - snapshot.taken_at
         return NodeView(
             node_id=self.node_id,

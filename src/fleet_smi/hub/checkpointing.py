@@ -58,6 +58,8 @@ class Checkpointer:
         self._awaiting_history: deque[_Batch] = deque()
         self._awaiting_store: deque[_Batch] = deque()
         self._durable: dict[str, _Sequence] = {}
+        # Nodes that could not be restored: their records stay on disk until they report again.
+        self._unreadable: set[str] = set()
 
     @property
     def consecutive_failures(self) -> int:
@@ -65,9 +67,16 @@ class Checkpointer:
         return self._node_store.consecutive_failures
 
     def restore(self) -> None:
-        """Load the saved nodes into the fleet."""
-        for checkpoint in self._node_store.load():
-            self._fleet.restore(checkpoint)
+        """Load the saved nodes into the fleet; one that cannot be restored is listed as that."""
+        for checkpoint in self._node_store.load(self._set_unreadable_aside):
+            try:
+                self._fleet.restore(checkpoint)
+            except Exception as error:  # noqa: BLE001  # the others are to be restored
+                self._set_unreadable_aside(checkpoint.node_id, checkpoint.name, error)
+
+    def _set_unreadable_aside(self, node_id: str, name: str, error: Exception) -> None:
+        self._unreadable.add(node_id)
+        self._fleet.restore_unreadable(node_id, name, error)
 
     def mark_dirty(self, node_ids: Iterable[str]) -> None:
         """Mark nodes that differ from their last checkpoint."""
@@ -131,12 +140,25 @@ class Checkpointer:
         """Hand the history of these nodes to its writer, and copy their state of this moment."""
         # Nothing is awaited from here to the copy: history and checkpoint are of one moment.
         history_batch = 0 if self._history is None else self._history.schedule_save(node_ids)
-        checkpoints = {node_id: self._fleet.checkpoint(node_id) for node_id in node_ids}
+        present: list[NodeCheckpoint] = []
+        removed: list[str] = []
         for node_id in node_ids:
             del self._dirty[node_id]
-        present = [checkpoint for checkpoint in checkpoints.values() if checkpoint is not None]
-        removed = [node_id for node_id, checkpoint in checkpoints.items() if checkpoint is None]
+            try:
+                checkpoint = self._fleet.checkpoint(node_id)
+            except Exception as error:  # noqa: BLE001  # the others are to be saved
+                self._set_aside(node_id, error)
+                continue
+            if checkpoint is not None:
+                present.append(checkpoint)
+            elif node_id not in self._unreadable or not self._fleet.has_node(node_id):
+                removed.append(node_id)
         return _Batch(history_batch, present, removed, _sequences(present))
+
+    def _set_aside(self, node_id: str, error: Exception) -> None:
+        """A node that cannot be saved: it is not durable, and waits for its next change."""
+        self.invalidate(node_id)
+        self._fleet.faults.record("checkpoint", node_id, error)
 
     def _flush_history(self) -> None:
         if self._history is not None:
@@ -148,7 +170,16 @@ class Checkpointer:
         while self._awaiting_history and self._is_in_history(self._awaiting_history[0]):
             self._save(self._awaiting_history.popleft())
         while self._awaiting_store and self._is_durable(self._awaiting_store[0]):
-            self._durable.update(self._awaiting_store.popleft().sequences)
+            batch = self._awaiting_store.popleft()
+            # After the batch was found durable, so that its own failures are among them.
+            failures = self._node_store.take_failures()
+            for node_id, error in failures.items():
+                batch.sequences.pop(node_id, None)
+                self._set_aside(node_id, error)
+            self._durable.update(batch.sequences)
+            if self._fleet.faults:
+                for node_id in batch.sequences:
+                    self._fleet.faults.clear("checkpoint", node_id)
 
     def _is_in_history(self, batch: _Batch) -> bool:
         return self._history is None or self._history.is_saved(batch.history_batch)

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
+from fleet_smi.fleet.node_faults import Room
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
@@ -85,10 +87,13 @@ class Hub:
         finally:
             self.ready = False
             # In this order: publishing also marks the last changes for the checkpoint.
-            self.publish()
-            self.checkpoint()
+            with self._guard("stream"):
+                self.publish()
+            with self._guard("checkpoint"):
+                self.checkpoint()
             if self.history is not None:
-                self.history.close()
+                with self._guard("history"):
+                    self.history.close()
             self.stream.close()
 
     def deliver(self, delivery: Delivery) -> None:
@@ -105,14 +110,23 @@ class Hub:
             self.fleet.drop_target(via)
         else:
             self.reports_received += 1
-            # The hub's clock and the age of the report: clocks of nodes may be wrong.
-            change = self.fleet.apply(delivery.result, now - delivery.age_seconds, via)
-            if change is not None:
-                if self.history is not None:
-                    self.history.record(change)
-                # It fills a gap below a sequence number that may be called durable already.
-                if change.is_late:
-                    self._checkpointer.invalidate(change.snapshot.node_id)
+            try:
+                self._apply(delivery.result, now - delivery.age_seconds, via)
+            except Exception as error:  # noqa: BLE001  # one node must not stop its source
+                self.fleet.faults.record("report", delivery.result.node_id, error)
+
+    def _apply(self, snapshot: Snapshot, at: float, via: Via) -> None:
+        """Apply a snapshot that was taken at `at`.
+
+        By the hub's clock and the age of the report: clocks of nodes may be wrong.
+        """
+        change = self.fleet.apply(snapshot, at, via)
+        if change is not None:
+            if self.history is not None:
+                self.history.record(change)
+            # It fills a gap below a sequence number that may be called durable already.
+            if change.is_late:
+                self._checkpointer.invalidate(change.snapshot.node_id)
 
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """The receipt for the sender of this snapshot: up to which report its data is durable."""
@@ -154,6 +168,7 @@ class Hub:
             "delivery_failures_total": self.delivery_failures,
             "listeners": self.stream.subscriber_count,
             "memory_failures_total": self._checkpointer.consecutive_failures,
+            "faults_total": self.fleet.faults.total,
             **({} if self.history is None else self.history.counts()),
         }
 
@@ -166,10 +181,23 @@ class Hub:
         """Start saving all changed nodes now."""
         self._checkpointer.flush()
 
+    @contextmanager
+    def _guard(self, room: Room) -> Iterator[None]:
+        """Go on after a bug in one part of the hub: it is logged, and the others work on."""
+        faults = self.fleet.faults
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # no bug in these parts may end the hub
+            faults.record(room, None, error)
+        else:
+            if faults:
+                faults.clear(room, None)
+
     def _restore(self) -> None:
         self._checkpointer.restore()
         if self.history is not None:
-            self.history.restore()
+            with self._guard("history"):
+                self.history.restore()
         for source in self._sources:
             for target in source.targets:
                 self.fleet.add_target(Via(source.name, target))
@@ -201,7 +229,8 @@ class Hub:
         now = self.clock()
         self.fleet.tick(now)
         if self.history is not None:
-            self.history.tick(now)
+            with self._guard("history"):
+                self.history.tick(now)
         if changed := self.fleet.take_dirty():
             self.stream.enqueue(changed, now)
             self._checkpointer.mark_dirty(changed)
@@ -209,9 +238,11 @@ class Hub:
     async def _publish_in_slots(self) -> None:
         slots = TimeSlots(_PUBLISH_SLOTS, _MAX_PUBLISHED_PER_SLOT)
         async for _ in ticks(self._publish_seconds / _PUBLISH_SLOTS):
-            self._collect_changes()
-            self.stream.publish(slots.due(self.stream.pending), self.clock())
+            with self._guard("stream"):
+                self._collect_changes()
+                self.stream.publish(slots.due(self.stream.pending), self.clock())
 
     async def _checkpoint_in_slots(self) -> None:
         async for _ in ticks(self._checkpoint_seconds / _CHECKPOINT_SLOTS):
-            self._checkpointer.run_slot()
+            with self._guard("checkpoint"):
+                self._checkpointer.run_slot()

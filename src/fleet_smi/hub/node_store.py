@@ -6,7 +6,7 @@ replaces the queued checkpoint of the same node.
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -37,6 +37,12 @@ class Storable(Protocol):
 
 
 NodeT = TypeVar("NodeT", bound=Storable)
+UnreadableCallback = Callable[[str, str, Exception], None]
+"""Is called with the id and the name of a node that cannot be decoded, and the error."""
+
+
+def _ignore(_node_id: str, _name: str, _error: Exception) -> None:
+    pass
 
 
 class NodeStore(Generic[NodeT]):
@@ -55,16 +61,31 @@ class NodeStore(Generic[NodeT]):
         self.last_batch = 0
         """The number of the last batch that was passed to `save`."""
         self._queue: dict[str, NodeT | None] = {}  # `None` deletes the node
+        self._failures: dict[str, Exception] = {}
         self._closing = False
         self._changed = threading.Condition()
         self._writer = threading.Thread(target=self._write_all, name="node store", daemon=True)
         self._writer.start()
 
-    def load(self) -> list[NodeT]:
+    def load(self, on_unreadable: UnreadableCallback = _ignore) -> list[NodeT]:
         """Every saved node; one that cannot be decoded is logged and left out."""
+        columns = select(nodes.c.node_id, nodes.c.name, nodes.c.remembered)
         with read_transaction(self._engine) as connection:
-            rows = connection.execute(select(nodes.c.name, nodes.c.remembered)).all()
-        return [node for name, body in rows if (node := self._decode(name, body)) is not None]
+            rows = connection.execute(columns).all()
+        loaded = []
+        for node_id, name, body in rows:
+            try:
+                loaded.append(msgspec.msgpack.decode(body, type=self._node_type))
+            except Exception as error:  # noqa: BLE001  # whatever is wrong with one record
+                logger.warning("%s: its saved state cannot be read: %s", name, error)
+                on_unreadable(node_id, name, error)
+        return loaded
+
+    def take_failures(self) -> dict[str, Exception]:
+        """The nodes that could not be written, since the last call, and why."""
+        with self._changed:
+            failures, self._failures = self._failures, {}
+        return failures
 
     def save(self, changed: Iterable[NodeT], removed: Iterable[str] = ()) -> int:
         """Queue nodes to be written and deleted; return the number of this batch. Never blocks."""
@@ -98,7 +119,7 @@ class NodeStore(Generic[NodeT]):
 
     def _write_or_requeue(self, batch: dict[str, NodeT | None], number: int) -> None:
         try:
-            self._write(batch)
+            self._write_isolated(batch)
         except StateError as error:
             self._record_failure(error)
             with self._changed:
@@ -115,6 +136,20 @@ class NodeStore(Generic[NodeT]):
                     "nodes are saved again, after %d failures", self.consecutive_failures
                 )
             self.consecutive_failures, self.durable_batch = 0, number
+
+    def _write_isolated(self, batch: dict[str, NodeT | None]) -> None:
+        """Write a batch; a node that cannot be written is left out, and listed as a failure."""
+        try:
+            self._write(batch)
+        except StateError:  # of the disk or the database: all are to be retried
+            raise
+        except Exception as error:  # noqa: BLE001  # one node must not end the thread
+            if len(batch) > 1:
+                for node_id, node in batch.items():
+                    self._write_isolated({node_id: node})
+            else:
+                with self._changed:
+                    self._failures.update(dict.fromkeys(batch, error))
 
     def _write(self, batch: dict[str, NodeT | None]) -> None:
         # Encoded here, in the thread, and not in `save`, which the event loop calls.
@@ -135,10 +170,3 @@ class NodeStore(Generic[NodeT]):
         self.consecutive_failures += 1
         if self.consecutive_failures == 1:
             logger.warning("nodes cannot be saved, the hub continues without: %s", error)
-
-    def _decode(self, name: str, body: bytes) -> NodeT | None:
-        try:
-            return msgspec.msgpack.decode(body, type=self._node_type)
-        except (ValueError, RecursionError) as error:
-            logger.warning("%s: its saved state cannot be read: %s", name, error)
-            return None

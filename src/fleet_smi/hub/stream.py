@@ -18,7 +18,7 @@ from fleet_smi.wire.event import (
     GZIP_HEADER,
     KEEPALIVE,
     StreamUpdate,
-    encode_event,
+    encode_isolated,
     format_event_id,
     gzip_block,
     parse_event_id,
@@ -89,6 +89,7 @@ class Stream:
         self.ping_seconds = ping_seconds
         self.closed = False
         self._instance_id = instance_id
+        self._fleet = fleet
         self._diff = StreamDiff(fleet)
         self._max_subscribers = max_subscribers
         # Weak: a subscriber that was dropped without `close` must not count for ever.
@@ -166,9 +167,12 @@ class Stream:
         # Read together, with nothing awaited in between: the state is that of the number.
         # Compressing it takes as long as hundreds of reports do: not on the event loop.
         sequence, state = self.sequence, self._diff.full_state()
-        return await asyncio.to_thread(
+        frame, failures = await asyncio.to_thread(
             _full_frame, sequence, self._event_id(sequence), self._published_at, state
         )
+        for number, error in failures.items():
+            self._diff.drop(number, error)
+        return frame
 
     def _catch_up(self, now: float) -> None:
         """Publish some of what changed while there was no subscriber; all would delay reports."""
@@ -189,9 +193,10 @@ class Stream:
 
     def _publish(self, node_ids: Collection[str], now: float) -> None:
         ordered = sorted(node_ids)
-        update = self._diff.diff(ordered, now)
         for node_id in ordered:
             self.pending.pop(node_id, None)
+        update = self._diff.diff(ordered, now)
+        faults = self._fleet.faults
         # The first always counts: a subscriber of an empty fleet needs a state, too.
         if self.sequence and update is None:
             return
@@ -199,11 +204,17 @@ class Stream:
         self._published_at = now
         # The first is only the base of the first full state: there is nothing before it.
         if self.sequence > 1 and update is not None:
-            plain = encode_event("change", self._event_id(self.sequence), now, update)
+            plain, failures = encode_isolated("change", self._event_id(self.sequence), now, update)
+            for number, error in failures.items():
+                self._diff.drop(number, error)
             self.replay_buffer.append(StreamFrame(self.sequence, plain))
         # Wakes the present waiters; a subscriber that waits from here on waits for the next event.
         self.published.set()
         self.published = asyncio.Event()
+        if faults:
+            for node_id in ordered:
+                if node_id not in self._diff.failed:
+                    faults.clear("stream", node_id)
 
     def _event_id(self, sequence: int) -> str:
         return format_event_id(self._instance_id, sequence)
@@ -246,7 +257,10 @@ class Subscriber:
         return frame
 
 
-def _full_frame(sequence: int, event_id: str, taken_at: float, state: StreamUpdate) -> StreamFrame:
-    frame = StreamFrame(sequence, encode_event("fleet", event_id, taken_at, state))
+def _full_frame(
+    sequence: int, event_id: str, taken_at: float, state: StreamUpdate
+) -> tuple[StreamFrame, dict[int, Exception]]:
+    plain, failures = encode_isolated("fleet", event_id, taken_at, state)
+    frame = StreamFrame(sequence, plain)
     frame.gzipped  # noqa: B018  # compressed here, in the thread: nearly every client wants it
-    return frame
+    return frame, failures

@@ -24,6 +24,8 @@ class StreamDiff:
         self._states = Counter[State]()
         self._reporting = 0
         self._summary = build_summary(self._states, 0, 0)
+        self.failed: set[str] = set()
+        """Ids of the nodes that the last diff could not compare; they stay as they were sent."""
 
     @property
     def numbers(self) -> Mapping[str, int]:
@@ -43,21 +45,28 @@ class StreamDiff:
         nodes: list[NodePayload] = []
         figures: list[NodeFigures | NodeFiguresDiff] = []
         removed: list[int] = []
+        self.failed.clear()
         for node_id in node_ids:
             parts = self._fleet.node_parts(node_id, now)
             if parts is None:
                 removed += self._remove(node_id)
                 continue
             number = self._number(node_id)
-            # Two parts: the figures change with every report, the rest hardly ever.
-            payload, row = node_payload(number, parts, now), node_figures(number, parts, now)
-            if payload != self._nodes.get(number):
+            try:
+                # Two parts: the figures change with every report, the rest hardly ever.
+                payload, row = node_payload(number, parts, now), node_figures(number, parts, now)
+                is_changed = payload != self._nodes.get(number)
+                if not is_changed and row != self._figures[number]:
+                    figures.append(diff_figures(self._figures[number], row))
+            except Exception as error:  # noqa: BLE001  # the others are to be published
+                self.failed.add(node_id)
+                self._fleet.faults.record("stream", node_id, error)
+                continue
+            if is_changed:
                 self._drop_payload(number)
                 self._store_payload(payload)
                 nodes.append(payload)
                 figures.append(row)  # whole: a diff needs as many rows as before
-            elif row != self._figures[number]:
-                figures.append(diff_figures(self._figures[number], row))
             self._figures[number] = row
         # The summary has only states and nodes: figures alone do not change it.
         if nodes or removed:
@@ -65,6 +74,16 @@ class StreamDiff:
         elif not figures:
             return None
         return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
+
+    def drop(self, number: int, error: Exception) -> None:
+        """Remove the payload of a node that cannot be encoded, until it changes again."""
+        self._drop_payload(number)
+        self._figures.pop(number, None)
+        self._summary = build_summary(self._states, len(self._nodes), self._reporting)
+        node_id = next((key for key, value in self._numbers.items() if value == number), None)
+        if node_id is not None:
+            self.failed.add(node_id)
+            self._fleet.faults.record("stream", node_id, error)
 
     def _number(self, node_id: str) -> int:
         """The number that identifies a node in the stream; one that was removed gets a new one."""
@@ -78,7 +97,7 @@ class StreamDiff:
         if number is None:
             return []
         self._drop_payload(number)
-        del self._figures[number]
+        self._figures.pop(number, None)
         return [number]
 
     def _store_payload(self, payload: NodePayload) -> None:

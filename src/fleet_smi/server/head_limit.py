@@ -4,7 +4,7 @@ uvicorn and its parser collect a request line and headers without any limit, and
 is authenticated.
 """
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.timeouts import TimeoutProtocol
@@ -71,7 +71,8 @@ class HeadLimitProtocol(TimeoutProtocol):
 
     def _refuse(self) -> None:
         # Not while the response to an earlier request is pending: it would be taken for that.
-        if self.cycle is None or self.cycle.response_complete:
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete:
             fields = [*_TOO_LARGE.headers, (b"connection", b"close")]
             head = b"".join([b"%b: %b\r\n" % field for field in fields])
             self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[431], head, _TOO_LARGE.body))

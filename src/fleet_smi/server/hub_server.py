@@ -1,6 +1,7 @@
 """The hub as a server: wires state, sources, access rules, history and sockets together."""
 
 import asyncio
+import logging
 import os
 import socket
 import time
@@ -12,6 +13,7 @@ from typing import Self
 from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.config.value_types import OFF
+from fleet_smi.failure_log import FailureLog
 from fleet_smi.fleet.delivery import Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub import state_folder
@@ -29,7 +31,7 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.paths import ensure_private_folder
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import AccessControl, check_bind
-from fleet_smi.server.listeners import build_listeners
+from fleet_smi.server.listeners import Listener, build_listeners
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
 from fleet_smi.server.services import Services
@@ -37,7 +39,9 @@ from fleet_smi.server.single_flight import SingleFlightCache
 from fleet_smi.server.tls import ensure_self_signed
 from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
 
+logger = logging.getLogger(__name__)
 _CREDENTIAL_REFRESH_SECONDS = 1.0
+_RESTART_SECONDS = 30.0
 
 
 class HubServer:
@@ -52,6 +56,7 @@ class HubServer:
     ) -> None:
         ensure_private_folder(settings.state)
         self.state_folder = Path(settings.state)
+        self._refresh_log = FailureLog(logger, "credentials")
         # What was opened is closed in reverse order, also if a later step fails.
         with ExitStack() as stack:
             # The lock first: a second hub must not touch anything in the folder.
@@ -92,8 +97,8 @@ class HubServer:
             group.create_task(self.hub.run())
             group.create_task(serve(self._app, [self._socket], self.tls))
             group.create_task(self._refresh_credentials())
-            for listener in self.listeners.values():
-                group.create_task(listener.run())
+            for name, listener in self.listeners.items():
+                group.create_task(_run_listener(name, listener))
 
     def close(self) -> None:
         """Write what is not yet saved, and release every resource."""
@@ -160,7 +165,22 @@ class HubServer:
     async def _refresh_credentials(self) -> None:
         """Reload tokens and users: commands change the database of a running hub directly."""
         async for _ in ticks(_CREDENTIAL_REFRESH_SECONDS):
-            await asyncio.to_thread(self.credentials.refresh)
+            try:
+                await asyncio.to_thread(self.credentials.refresh)
+            except Exception as error:  # noqa: BLE001  # the cached ones stay valid
+                self._refresh_log.record_failure(error)
+            else:
+                self._refresh_log.record_success()
+
+
+async def _run_listener(name: str, listener: Listener) -> None:
+    """Run a listener, and again after a bug: it must not end the hub."""
+    while True:
+        try:
+            await listener.run()
+        except Exception:
+            logger.exception("listener=%s has a bug", name)
+        await asyncio.sleep(_RESTART_SECONDS)
 
 
 def _hub(

@@ -131,6 +131,9 @@ class ReportHandler:
         if refusal is not None:
             return refusal
         self._push.receive(report)
+        faults = self._hub.fleet.faults
+        if faults and faults.has("report", snapshot.node_id):
+            return _BUG
         return ReportResponse(encode_receipt(self._hub.receipt(snapshot)))
 
     def _undecodable(self, error: DeliveryError, identity: Identity) -> HttpError:

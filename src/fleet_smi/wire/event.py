@@ -118,6 +118,28 @@ def encode_event(kind: EventKind, event_id: str, taken_at: float, update: Stream
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), kind.encode(), data)
 
 
+def encode_isolated(
+    kind: EventKind, event_id: str, taken_at: float, update: StreamUpdate
+) -> tuple[bytes, dict[int, Exception]]:
+    """Encode one event, without nodes that cannot be encoded; return the errors of these."""
+    try:
+        return encode_event(kind, event_id, taken_at, update), {}
+    except Exception:  # noqa: BLE001  # one node must not keep the others from subscribers
+        failures: dict[int, Exception] = {}
+        for item in (*update.nodes, *update.figures):
+            try:
+                msgspec.json.encode(item)
+            except Exception as error:  # noqa: BLE001
+                failures[item.number] = error
+        rest = StreamUpdate(
+            summary=update.summary,
+            nodes=[node for node in update.nodes if node.number not in failures],
+            figures=[row for row in update.figures if row.number not in failures],
+            removed=[*update.removed, *failures],
+        )
+        return encode_event(kind, event_id, taken_at, rest), failures
+
+
 def gzip_block(data: bytes) -> bytes:
     """Compress to a block that can be appended to any gzip stream.
 

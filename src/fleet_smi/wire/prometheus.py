@@ -189,6 +189,7 @@ HUB_HELP = {
     "reports_total": "Snapshots received.",
     "delivery_failures_total": "Failed deliveries of sources.",
     "listeners": "Subscribers to the stream.",
+    "faults_total": "Bugs of the hub that were contained to one node or part.",
     "history_spacing_seconds": "Seconds between recorded samples; 0: every report.",
 }
 GPUS_BY_STATE = _metric("gpus", _itself, "GPUs in each state.")

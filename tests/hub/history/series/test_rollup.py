@@ -13,7 +13,7 @@ from fleet_smi.hub.history.series.layout import (
     NODE_COLUMNS,
     gpu_offset,
 )
-from fleet_smi.hub.history.series.rollup import Rollup, RollupTask, roll_up
+from fleet_smi.hub.history.series.rollup import Rollup, RollupTask, roll_up, roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.units import GIB
 from tests.hub.history.series.samples import add_sample, buffer_of
@@ -81,6 +81,15 @@ def test_rolling_up_many_nodes_together_gives_the_same_rows() -> None:
     together, alone = roll_up(tasks()), [one for task in tasks() for one in roll_up([task])]
     assert sorted(together, key=str) == sorted(alone, key=str)
     assert {one.node_id for one in together} == {"id-0", "id-1", "id-2", "id-3", "long"}
+
+
+def test_a_node_that_fails_costs_the_others_of_its_batch_nothing() -> None:
+    buffers = [buffer_of((0.0, 97.0)) for _ in range(3)]
+    tasks = [RollupTask(Rollup(f"id-{n}"), one, 60.0) for n, one in enumerate(buffers)]
+    buffers[1]._samples[0] += b"x"  # an odd number of bytes
+    rows, failures = roll_up_isolated(tasks)
+    assert {row.node_id for row in rows} == {"id-0", "id-2"}
+    assert [failure.node_id for failure in failures] == ["id-1"]
 
 
 def test_a_sample_that_holds_for_a_minute_is_in_all_of_its_grains() -> None:

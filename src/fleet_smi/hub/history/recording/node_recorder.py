@@ -177,6 +177,12 @@ class NodeRecorder:
         self.end(end if holds_until_end else self._holds_until, batch)
         return self._accounted_until
 
+    def abandon(self, batch: WriteBatch) -> None:
+        """End what is open without counting more time: after a failure, whatever of it works."""
+        if not self.silent:
+            self.ledger.end(self._accounted_until, batch)
+        self.silent, self.states = True, ()
+
     def add_usage(self, batch: WriteBatch) -> None:
         """Count the time up to the latest report; sums of finished hours go into a batch."""
         if not self.silent:

@@ -5,25 +5,28 @@ Runs on the event loop and never blocks.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from fleet_smi.errors import StateError
 from fleet_smi.fleet.fleet import FleetChange, FleetState
 from fleet_smi.hub.history.recording.late_reports import LateReports
 from fleet_smi.hub.history.recording.node_descriptions import NodeDescriptions
 from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
+from fleet_smi.hub.history.recording.recording_faults import RecordingFaults
 from fleet_smi.hub.history.recording.restore import restore_recorders
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
 from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
-from fleet_smi.hub.history.series.rollup import roll_up
+from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import RibbonPoint
 
 logger = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 _MINUTE = 60
 _CHECK_SECONDS = _FLUSH_SECONDS = 2.0
 # A check looks at all nodes of a small fleet, and at a quarter of a large one.
@@ -67,13 +70,14 @@ class HistoryRecorder:
         self._last_batch = self._too_late = 0
         self._spacing = SampleSpacing()
         self._unchecked: list[NodeRecorder] = []
+        self._faults = RecordingFaults(fleet.faults)
 
     def restore(self) -> None:
         """Resume from the checkpoints of the previous hub, before the first report."""
         storage, thresholds = self._storage, self._fleet.thresholds
         try:
             recorders = restore_recorders(
-                storage.checkpoints(), storage.unfinished_rows, thresholds
+                storage.checkpoints(), storage.unfinished_rows, thresholds, self._faults.record
             )
         except StateError as error:
             logger.warning("history checkpoints cannot be read, starting without them: %s", error)
@@ -82,6 +86,12 @@ class HistoryRecorder:
 
     def record(self, change: FleetChange) -> None:
         """Record one report: the latest of its node, or a late one that fills a gap."""
+        try:
+            self._record(change)
+        except Exception as error:  # noqa: BLE001  # see `_set_aside`
+            self._set_aside(change.snapshot.node_id, error)
+
+    def _record(self, change: FleetChange) -> None:
         node_id = change.snapshot.node_id
         recorder = self._recorders.get(node_id) or self._add_recorder(node_id)
         if change.is_late:
@@ -105,11 +115,14 @@ class HistoryRecorder:
         recorder = self._recorders.pop(node_id, None)
         if recorder is None:
             return
-        # First: it adds usage to the ledger, and marks the node as unsaved.
-        if node_id in self._late:
-            self._end_late(self._late[node_id])
         previous = recorder.states
-        recorder.end_by(now, self._batch)
+        try:
+            # First: it adds usage to the ledger, and marks the node as unsaved.
+            if node_id in self._late:
+                self._end_late(self._late[node_id])
+            recorder.end_by(now, self._batch)
+        except Exception as error:  # noqa: BLE001  # see `_set_aside`
+            self._set_aside(node_id, error)
         self._count_states(previous, ())
         self._descriptions.forget(node_id)
         self.unsaved.discard(node_id)
@@ -128,7 +141,10 @@ class HistoryRecorder:
         """Put checkpoints of these nodes into the next batch; return its number."""
         for node_id in node_ids:
             if node_id in self._late:
-                self._end_late(self._late[node_id])
+                try:
+                    self._end_late(self._late[node_id])
+                except Exception as error:  # noqa: BLE001  # see `_set_aside`
+                    self._set_aside(node_id, error)
             self.unsaved.add(node_id)
         return self._last_batch + 1
 
@@ -142,8 +158,8 @@ class HistoryRecorder:
         """Queue the current batch, with checkpoints of the unsaved nodes."""
         self._flush_due = self._now + _FLUSH_SECONDS
         batch, self._batch = self._batch, WriteBatch()
-        nodes = self._existing(self.unsaved)
-        batch.checkpoints = [node.checkpoint() for node in nodes if node.last_report_at > -inf]
+        nodes = [node for node in self._existing(self.unsaved) if node.last_report_at > -inf]
+        batch.checkpoints = self._collect(nodes, NodeRecorder.checkpoint)
         self.unsaved.clear()
         if any(getattr(batch, rows) for rows in batch.__struct_fields__):
             self._last_batch = self._storage.put(batch)
@@ -156,19 +172,25 @@ class HistoryRecorder:
     def open_batch(self, node_ids: Iterable[str] | None = None) -> WriteBatch:
         """The open intervals of these nodes, or all; `usage` has the sums of this hour so far."""
         batch = WriteBatch()
-        for recorder in self._existing(self._recorders if node_ids is None else node_ids):
+
+        def collect_open(recorder: NodeRecorder) -> None:
             # Hours that end here are to be written, so they do not go into the copy.
             recorder.add_usage(self._batch)
             recorder.collect_open(batch)
+
+        self._collect(
+            self._existing(self._recorders if node_ids is None else node_ids), collect_open
+        )
         return batch
 
     def partial_rows(self, node_ids: Iterable[str]) -> list[SeriesRow]:
         """The unfinished rows of these nodes."""
-        return [row for node in self._existing(node_ids) for row in node.partial_rows()]
+        rows = self._collect(self._existing(node_ids), NodeRecorder.partial_rows)
+        return [row for of_node in rows for row in of_node]
 
     def rows_at(self, node_ids: Iterable[str], at: float) -> list[SeriesRow]:
         """The figures of these nodes at a time, where they are not in finished rows yet."""
-        rows = [node.row_at(at) for node in self._existing(node_ids)]
+        rows = self._collect(self._existing(node_ids), lambda node: node.row_at(at))
         return [row for row in rows if row is not None]
 
     def pending_batch(self) -> WriteBatch:
@@ -190,14 +212,12 @@ class HistoryRecorder:
         now = self._now
         self._spacing.update(now)
         recorders = self._next_recorders()
-        for recorder in recorders:
-            if recorder.is_timed_out(now):
-                self._mark_silent(recorder)
+        self._collect([node for node in recorders if node.is_timed_out(now)], self._mark_silent)
         self._roll_up([recorder for recorder in recorders if recorder.is_rollup_due(now)])
-        for late in list(self._late.values()):
-            # No report since the last check: the backlog has been resent.
-            if not late.pop_received():
-                self._end_late(late)
+        # No report since the last check: the backlog has been resent.
+        ended = [late.recorder for late in self._late.values() if not late.pop_received()]
+        self._collect(ended, lambda recorder: self._end_late(self._late[recorder.node_id]))
+        self._faults.clear_recovered(now, self._recorders)
         self._add_ribbon_point(now)
 
     def _add_recorder(self, node_id: str) -> NodeRecorder:
@@ -255,17 +275,53 @@ class HistoryRecorder:
         self.unsaved.add(late.recorder.node_id)
 
     def _roll_up(self, recorders: Sequence[NodeRecorder]) -> None:
-        for recorder in recorders:
-            recorder.add_usage(self._batch)
+        self._collect(recorders, lambda recorder: recorder.add_usage(self._batch))
         # Together, which is cheaper than node by node.
         tasks = [each.series.rollup_task(each.last_report_at) for each in recorders]
-        self._batch.series += roll_up(tasks)
+        rows, failures = roll_up_isolated(tasks)
+        self._batch.series += rows
+        for failure in failures:
+            self._set_aside(failure.node_id, failure.error)
+        self._collect(recorders, self._resume_after_rollup)
+
+    def _resume_after_rollup(self, recorder: NodeRecorder) -> None:
+        recorder.schedule_rollup(self._spacing.seconds)
+        latest = self._fleet.latest_snapshot(recorder.node_id)
+        if latest is not None:
+            self._descriptions.add(latest, self._batch)
+            recorder.force_full_diff(latest)
+
+    def _collect(
+        self, recorders: Iterable[NodeRecorder], read: Callable[[NodeRecorder], _T]
+    ) -> list[_T]:
+        """The result of each recorder; one that fails is set aside."""
+        results = []
         for recorder in recorders:
-            recorder.schedule_rollup(self._spacing.seconds)
-            latest = self._fleet.latest_snapshot(recorder.node_id)
-            if latest is not None:
-                self._descriptions.add(latest, self._batch)
-                recorder.force_full_diff(latest)
+            # It may have been replaced: after a failure, or by the removal of its node.
+            if self._recorders.get(recorder.node_id) is recorder:
+                try:
+                    results.append(read(recorder))
+                except Exception as error:  # noqa: BLE001  # see `_set_aside`
+                    self._set_aside(recorder.node_id, error)
+        return results
+
+    def _set_aside(self, node_id: str, error: Exception) -> None:
+        """Drop the recorder of a node in which a bug occurred: its next report begins a new one.
+
+        What the old one held open is ended where that still works. All other nodes go on.
+        """
+        self._late.pop(node_id, None)
+        recorder = self._recorders.pop(node_id, None)
+        if recorder is not None:
+            self._count_states(recorder.states, ())
+            ended = WriteBatch()
+            with suppress(Exception):
+                recorder.abandon(ended)
+                self._batch.periods += ended.periods
+                self._batch.occupancies += ended.occupancies
+                self._batch.presence += ended.presence
+                self._batch.usage += ended.usage
+        self._faults.record(node_id, error)
 
     def _next_recorders(self) -> list[NodeRecorder]:
         """The nodes to check now: round-robin, so that no check of a large fleet takes long."""

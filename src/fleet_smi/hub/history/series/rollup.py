@@ -49,6 +49,13 @@ class RollupTask(NamedTuple):
     interval_seconds: float = 0.0
 
 
+class RollupFailure(NamedTuple):
+    """A node whose samples could not be rolled up."""
+
+    node_id: str
+    error: Exception
+
+
 class _TakenSpan(NamedTuple):
     rollup: "Rollup"
     uuids: tuple[str, ...]
@@ -62,11 +69,11 @@ class Rollup:
     `_minutes` are those of the current 15 minutes, and `_quarters` of the current 3 hours.
     """
 
-    __slots__ = ("_minutes", "_node_id", "_quarters")
+    __slots__ = ("_minutes", "_quarters", "node_id")
 
     def __init__(self, node_id: str, rows: Iterable[SeriesRow] = (), since: float = 0.0) -> None:
         """Resume from stored `rows`; samples from `since` on have not been rolled up."""
-        self._node_id = node_id
+        self.node_id = node_id
         minute, quarter, eighth = (since // grain * grain for grain in (_MIDDLE, _COARSE, _LONG))
         stored = list(rows)
         self._minutes = _single_grains(stored, _MIDDLE, quarter, minute)
@@ -132,34 +139,66 @@ class Rollup:
     def _rows(self, packed: Iterable[_PackedRow], uuids: tuple[str, ...]) -> list[SeriesRow]:
         return [
             SeriesRow(
-                grain_seconds=grain, node_id=self._node_id, start=start, uuids=uuids, data=data
+                grain_seconds=grain, node_id=self.node_id, start=start, uuids=uuids, data=data
             )
             for grain, start, data in packed
         ]
 
 
 def roll_up(tasks: Iterable[RollupTask]) -> list[SeriesRow]:
-    """Return all rows that are finished, of many nodes at a time.
+    """Return all rows that are finished; raise the error of the first node that fails."""
+    rows, failures = roll_up_isolated(tasks)
+    for failure in failures:
+        raise failure.error
+    return rows
 
-    Nodes with as many GPUs share array operations: most of the cost is per operation.
+
+def roll_up_isolated(
+    tasks: Iterable[RollupTask],
+) -> tuple[list[SeriesRow], list[RollupFailure]]:
+    """Return all rows that are finished, of many nodes at a time, and the nodes that fail.
+
+    Nodes with as many GPUs share array operations: most of the cost is per operation. A node
+    that fails costs the others nothing.
     """
     rows, alike = list[SeriesRow](), defaultdict[tuple[int, int], list[_TakenSpan]](list)
+    failures: list[RollupFailure] = []
     for rollup, buffer, end, interval_seconds in tasks:
-        grain, uuids = min_rollup_seconds(interval_seconds), buffer.uuids
-        until = end // grain * grain
-        if buffer.since < until:
-            span = buffer.take_until(until, grain)
-            alike[len(uuids), grain].append(_TakenSpan(rollup, uuids, span, end))
-        else:
-            rows += rollup.finish(end)
+        try:
+            grain, uuids = min_rollup_seconds(interval_seconds), buffer.uuids
+            until = end // grain * grain
+            if buffer.since < until:
+                span = buffer.take_until(until, grain)
+                alike[len(uuids), grain].append(_TakenSpan(rollup, uuids, span, end))
+            else:
+                rows += rollup.finish(end)
+        except Exception as error:  # noqa: BLE001  # set aside, see above
+            failures.append(RollupFailure(rollup.node_id, error))
     for (gpu_count, grain), taken in alike.items():
         for first in range(0, len(taken), _NODES_PER_BATCH):
             batch = taken[first : first + _NODES_PER_BATCH]
-            packed_spans = _pack_spans([item.span for item in batch], gpu_count, grain)
-            for (rollup, uuids, _, end), packed in zip(batch, packed_spans, strict=True):
-                rows += rollup.add_packed(packed, uuids)
-                rows += rollup.finish(end)
-    return rows
+            for item, packed in _pack_taken(batch, gpu_count, grain, failures):
+                try:
+                    rows += item.rollup.add_packed(packed, item.uuids)
+                    rows += item.rollup.finish(item.end)
+                except Exception as error:  # noqa: BLE001  # set aside, see above
+                    failures.append(RollupFailure(item.rollup.node_id, error))
+    return rows, failures
+
+
+def _pack_taken(
+    batch: Sequence[_TakenSpan], gpu_count: int, grain: int, failures: list[RollupFailure]
+) -> list[tuple[_TakenSpan, list[_PackedRow]]]:
+    """Pack the spans of several nodes together; where that fails, one by one."""
+    try:
+        packed = _pack_spans([item.span for item in batch], gpu_count, grain)
+    except Exception as error:  # noqa: BLE001  # see `roll_up_isolated`
+        if len(batch) == 1:
+            failures.append(RollupFailure(batch[0].rollup.node_id, error))
+            return []
+        alone = [_pack_taken([item], gpu_count, grain, failures) for item in batch]
+        return [pair for pairs in alone for pair in pairs]
+    return list(zip(batch, packed, strict=True))
 
 
 def _pack_spans(
