@@ -13,7 +13,7 @@ from tests.builders import gpu, instance, process, snapshot
 from tests.terminal import samples
 from tests.terminal.fleet_strategies import FLEET
 
-SECRET = process(command="app --password=hunter2", name="app")
+SECRET = process(command="app --password=hunter2", name="app --token=hunter2")
 
 
 def processes(view: FleetView | NodeView) -> list[Process]:
@@ -30,6 +30,7 @@ def test_secrets_are_redacted_everywhere_in_a_snapshot() -> None:
     shown = redact_snapshot(original)
     assert shown.gpus[0].processes[0].command == "app --password=•••"  # type: ignore[index]
     assert shown.gpus[1].instances[0].processes[0].command == "app --password=•••"  # type: ignore[index]
+    assert shown.gpus[0].processes[0].name == "app --token=•••"  # type: ignore[index]
     assert redact_snapshot(shown) is shown
 
 

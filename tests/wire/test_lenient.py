@@ -108,10 +108,12 @@ def test_a_command_may_be_longer_than_a_name() -> None:
     assert received_process(command="x" * 10**6).command == "x" * 4095 + "…"
 
 
-def test_secrets_of_a_foreign_node_are_redacted() -> None:
-    sent = gpu(processes=(process(command="app --password=hunter2"),))
-    foreign = received(plain(sent, agent_version=None))
-    assert foreign.gpus[0].processes == (process(command="app --password=•••"),)
+@pytest.mark.parametrize("agent_version", [None, "1"])
+def test_secrets_are_redacted_whatever_the_sender_calls_itself(agent_version: str | None) -> None:
+    line, shown = "app --password=hunter2", "app --password=•••"
+    sent = gpu(processes=(process(command=line, name=line),))
+    report = received(plain(sent, agent_version=agent_version))
+    assert report.gpus[0].processes == (process(command=shown, name=shown),)
 
 
 @pytest.mark.parametrize(

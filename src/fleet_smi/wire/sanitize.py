@@ -24,7 +24,7 @@ _json = msgspec.json.Encoder()
 
 
 def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with printable texts, unique UUIDs and no impossible memory figure."""
+    """Return the snapshot with printable texts, unique UUIDs, no impossible memory, no secrets."""
     if not _is_printable(_json.encode(_texts(snapshot))):
         plain = _sanitize_texts(msgspec.to_builtins(snapshot))
         snapshot = msgspec.convert(plain, constrained_type(Snapshot))
@@ -35,8 +35,7 @@ def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
     uuids = snapshot_uuids(snapshot)
     if len(set(uuids)) < len(uuids) or "" in uuids:
         snapshot = with_unique_uuids(snapshot)
-    # Our own agents, which send their version, redact before anything leaves their machine.
-    return redact_snapshot(snapshot) if snapshot.agent_version is None else snapshot
+    return redact_snapshot(snapshot)
 
 
 def _texts(snapshot: Snapshot) -> tuple[Any, ...]:

@@ -64,6 +64,12 @@ def test_a_name_that_the_kernel_cut_is_completed_from_the_command() -> None:
     assert person(name=b"exactly-fifteen", command=b"other\0").name == "exactly-fifteen"
 
 
+def test_a_secret_in_the_first_argument_is_no_part_of_the_name() -> None:
+    facts = {"name": b"nvidia-cuda-mps", "command": b"nvidia-cuda-mps --password=hunter2\0"}
+    assert person(**facts).name == "nvidia-cuda-mps --password=•••"
+    assert person(name=b"pwd=hunter2", command=b"").command == "pwd=•••"
+
+
 @pytest.mark.parametrize(
     ("cgroup", "container", "pod"),
     [

@@ -277,7 +277,7 @@ def _owner(username: str, program: str, command: str) -> _Owner:
     if username == "root" and _VANISHED in (program, command):
         return _Owner(None, None, None, hidden=True)
     user = None if username == UNKNOWN_USER else _text(username) or None
-    name = _text(program) or None
+    name = redact(_text(program)) or None
     line = sanitize_text(command.rstrip("\0").replace("\0", " "), _MAX_COMMAND_LENGTH)
     return _Owner(user, name, redact(line) or None, hidden=user is None and name is None)
 

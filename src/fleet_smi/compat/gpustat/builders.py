@@ -112,7 +112,7 @@ def build_process(
         pid_is_made=pid is None,
         kind="graphics" if known_name in _DISPLAY_PROGRAMS else "compute",
         user=known_user,
-        name=known_name,
+        name=None if known_name is None else redact(known_name),
         command=None if line is None else redact(line),
         hidden=known_user is None and known_name is None,
         **fields,

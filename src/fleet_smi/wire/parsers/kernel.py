@@ -97,7 +97,8 @@ def _name(name: bytes, command: bytes) -> str:
     # The kernel truncates a name to 15 bytes; the command line may have all of it.
     program = command.split(b"\0", 1)[0].rpartition(b"/")[2]
     whole = program if len(name) == _KERNEL_NAME_BYTES and program.startswith(name) else name
-    return whole.decode("utf-8", "replace")
+    # A program may write anything into both, a whole command line too.
+    return redact(whole.decode("utf-8", "replace"))
 
 
 def _command_line(command: bytes) -> str:
