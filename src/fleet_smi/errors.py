@@ -11,6 +11,7 @@
       - NotAnswering        the subject did not answer before its deadline
   x DeliveryError           a report did not get through, or the hub did not answer
     + Unreachable           no response, or not in time
+      - Throttled           the hub takes no more from this sender now, and says until when
     + Refused               access denied: key, token, host key
     + Undecodable           the data is not a report
       - EmptyReport         no data: a file that its writer has just created
@@ -76,6 +77,14 @@ class DeliveryError(FleetError):
 
 class Unreachable(DeliveryError):
     """No response, or not in time."""
+
+
+class Throttled(Unreachable):
+    """The hub takes no more reports from this sender now, and says when it may send again."""
+
+    def __init__(self, message: str, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Refused(DeliveryError):

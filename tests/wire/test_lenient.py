@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from fleet_smi.errors import Undecodable
+from fleet_smi.model.process_limit import MAX_PROCESSES_PER_DEVICE
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.wire.limits import MAX_ITEMS, MAX_LENGTH_BY_FIELD, MAX_TEXT_LENGTH
 from fleet_smi.wire.report import decode_report
@@ -141,9 +142,10 @@ def test_only_the_largest_of_too_many_processes_stay() -> None:
     first, second = received(sent).gpus
     assert first.processes is not None
     assert [item.pid for item in first.processes] == [
-        *range(4999, 4999 - MAX_ITEMS["processes"], -1)
+        *range(4999, 4999 - MAX_PROCESSES_PER_DEVICE, -1)
     ]
-    assert first.unread == {"processes": "5000 were sent; only the largest 1000 are shown"}
+    assert first.more_processes == 5000 - MAX_PROCESSES_PER_DEVICE
+    assert first.unread == {}
     assert second == gpu(1)
 
 

@@ -19,6 +19,7 @@ export function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
     unread: {},
     instances: [],
     processes: [],
+    more_processes: 0,
     verdict: { state: "free", reason: "not in use", since: 0, notes: [] },
     ...fields,
   };

@@ -105,6 +105,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     commands_for_admins: CommandVisibility
     stream_interval: float
     remember_interval: float
+    node_budget: float
     history: str | None
     history_keep_10s: float
     history_keep_1m: float

@@ -226,6 +226,7 @@ SETTINGS: tuple[Setting, ...] = (
         "how often changes are sent to subscribers",
     ),
     Setting("hub", "remember_interval", value_types.INTERVAL, 5.0, "how often nodes are saved"),
+    Setting("hub", "node_budget", value_types.DURATION, 10.0, "work that a node may cause at once"),
     Setting(
         "hub", "history", value_types.HISTORY, None, "the database of the history, or off", "off"
     ),

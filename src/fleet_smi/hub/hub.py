@@ -18,6 +18,7 @@ from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
 from fleet_smi.hub.time_slots import TimeSlots
+from fleet_smi.model.process_limit import limit_processes
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import Receipt
 
@@ -120,7 +121,8 @@ class Hub:
 
         By the hub's clock and the age of the report: clocks of nodes may be wrong.
         """
-        change = self.fleet.apply(snapshot, at, via)
+        # The limits again for what was not a report: other formats have none of their own.
+        change = self.fleet.apply(limit_processes(snapshot), at, via)
         if change is not None:
             if self.history is not None:
                 self.history.record(change)

@@ -31,7 +31,9 @@ def _free(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) -> boo
 
 def _no_process(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) -> bool:
     processes = judged.processes
-    return processes is not None and all(process.kind == "graphics" for process in processes)
+    if processes is None or judged.more_processes:
+        return False
+    return all(process.kind == "graphics" for process in processes)
 
 
 def _memory(judged: JudgedDevice, max_used_percent: float, _thresholds: Thresholds) -> bool:

@@ -44,7 +44,8 @@ def mask_commands(view: View, visibility: CommandVisibility) -> View:
 
 def _process_texts(snapshot: Snapshot) -> Iterator[str]:
     for gpu in snapshot.gpus:
-        for device in (gpu, *gpu.instances) if gpu.instances else (gpu,):
+        devices: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances) if gpu.instances else (gpu,)
+        for device in devices:
             for process in device.processes or ():
                 if process.command:
                     yield process.command

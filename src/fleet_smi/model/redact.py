@@ -117,7 +117,8 @@ def _replace(command: str) -> tuple[str, int]:
     rules = _RULES | _flag_rules(line.lowered)
     # The next place of each word, so that no part of the line is searched twice for it.
     ahead = {word: at for word in rules if (at := line.lowered.find(word)) >= 0}
-    parts, done, candidates = [], 0, 0
+    parts: list[str] = []
+    done = candidates = 0
     while ahead:
         word = min(ahead, key=ahead.__getitem__)
         at = ahead[word]
@@ -159,7 +160,7 @@ def _short_password(line: _Line, at: int) -> Span | None:
     end = line.match(r"pwd?(?![a-z])", at)
     if end is None:
         return None
-    if end - at == 3 and line.before(at)[-1:] not in ("-", "_"):  # noqa: PLR2004  # a bare `pwd`
+    if end - at == 3 and line.before(at)[-1:] not in ("-", "_"):  # a bare `pwd`
         start = line.match(_IS, end)
         if start is not None and line.match(_PATH, start) is not None:
             return None

@@ -65,13 +65,15 @@ class Instance(Struct, frozen=True, kw_only=True, gc=False):
     memory_total_bytes: int | None = None
     busy_percent: float | None = None
     processes: tuple[Process, ...] | None = None
+    more_processes: int = 0
     unread: dict[str, str] = {}
 
 
 class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     """A device, known by its UUID; the index is only for display.
 
-    `processes` is `None` when the list could not be read, and empty when there is none.
+    `processes` is `None` when the list could not be read, and empty when there is none;
+    `more_processes` are not in the list, which has a limit (`process_limit.py`).
     `memory_shared` marks a device without memory of its own: the figures are the host's.
     `uuid_is_made` marks a placeholder where no UUID is reported: CUDA does not accept it.
     """
@@ -115,6 +117,7 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     asleep: bool = False
     instances: tuple[Instance, ...] = ()
     processes: tuple[Process, ...] | None = None
+    more_processes: int = 0
     fault: Fault | None = None
     unread: dict[str, str] = {}
 

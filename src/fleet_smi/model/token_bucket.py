@@ -2,14 +2,15 @@
 
 from collections import OrderedDict
 
-_MAX_KEYS = 4096
-
 
 class TokenBucket:
-    """A bucket of `burst` tokens per key, refilled one by one; the caller passes in the time."""
+    """A bucket of `burst` tokens per key, refilled steadily; the caller passes in the time."""
 
-    def __init__(self, *, burst: int = 10, refill_seconds: float = 6.0) -> None:
+    def __init__(
+        self, *, burst: float = 10, refill_seconds: float = 6.0, max_keys: int = 4096
+    ) -> None:
         self._burst = burst
+        self._max_keys = max_keys
         self._refill_seconds = refill_seconds
         # When each bucket will be full again, from which the tokens in it now can be computed. The
         # key used last is at the end (LRU), so that a flood of keys drops the oldest.
@@ -17,16 +18,25 @@ class TokenBucket:
 
     def acquire(self, key: str, now: float) -> float:
         """Take one token and return 0; without one left, return the seconds to wait for it."""
-        full_at = max(now, self._full_at.get(key, now)) + self._refill_seconds
-        wait_seconds = full_at - now - self._burst * self._refill_seconds
+        wait_seconds = self.seconds_until(key, 1.0, now)
         # A refused attempt is not recorded: retrying too early does not lengthen the wait.
         if wait_seconds > 0:
             return wait_seconds
+        self.spend(key, 1.0, now)
+        return 0.0
+
+    def seconds_until(self, key: str, tokens: float, now: float) -> float:
+        """Return how long to wait until there are so many tokens; 0 if there are now."""
+        full_at = max(now, self._full_at.get(key, now)) + tokens * self._refill_seconds
+        return max(0.0, full_at - now - self._burst * self._refill_seconds)
+
+    def spend(self, key: str, tokens: float, now: float) -> None:
+        """Take so many tokens, also more than there are."""
+        full_at = max(now, self._full_at.get(key, now)) + tokens * self._refill_seconds
         self._full_at[key] = full_at
         self._full_at.move_to_end(key)
-        if len(self._full_at) > _MAX_KEYS:
+        if len(self._full_at) > self._max_keys:
             self._full_at.popitem(last=False)
-        return 0.0
 
     def refund(self, key: str) -> None:
         """Give back the token that was taken last."""

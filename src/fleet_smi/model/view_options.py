@@ -91,8 +91,11 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         return replace(
             gpu,
             processes=_of_user(gpu.processes, self.user),
+            more_processes=0,  # nobody knows how many of them are this user's
             instances=tuple(
-                replace(instance, processes=_of_user(instance.processes, self.user))
+                replace(
+                    instance, processes=_of_user(instance.processes, self.user), more_processes=0
+                )
                 for instance in gpu.instances
             ),
         )

@@ -8,13 +8,22 @@ import msgspec
 
 from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_join_token
-from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UnsupportedVersion
+from fleet_smi.errors import (
+    DeliveryError,
+    Refused,
+    Throttled,
+    Undecodable,
+    Unreachable,
+    UnsupportedVersion,
+)
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
 
 logger = logging.getLogger(__name__)
 _MAX_RESPONSE_BYTES = 64 << 10
+_TOO_MANY_REQUESTS = 429
+_MAX_RETRY_AFTER_DIGITS = 6
 _PERMANENT_STATUSES = (400, 413, 422)
 """Statuses that a retry of the same report would get again."""
 
@@ -102,6 +111,8 @@ class HubSession:
         message = f"{self._where}: {error.message}"
         if error.code == "wrong_version":
             return UnsupportedVersion(f"{message}; bring agent and hub to one version")
+        if response.status == _TOO_MANY_REQUESTS:
+            return Throttled(message, _retry_after_seconds(response))
         if response.status in (401, 403):
             return Refused(f"{message}; {self._remedy}")
         return (
@@ -117,3 +128,10 @@ class HubSession:
     @property
     def _where(self) -> str:
         return f"hub {self._connection.url}"
+
+
+def _retry_after_seconds(response: Response) -> float:
+    """Return how long the hub asks to wait; a second where it does not say, or gives a date."""
+    value = response.headers.get("retry-after", "").strip()
+    is_number = value.isascii() and value.isdigit() and len(value) <= _MAX_RETRY_AFTER_DIGITS
+    return float(value) if is_number else 1.0

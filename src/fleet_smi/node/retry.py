@@ -2,15 +2,19 @@
 
 import random
 
-from fleet_smi.errors import DeliveryError, Unreachable
+from fleet_smi.errors import DeliveryError, Throttled, Unreachable
 
 _MIN_BACKOFF_SECONDS = 1.0
 _MAX_BACKOFF_SECONDS = 30.0
 _REFUSED_BACKOFF_SECONDS = 60.0
+_MAX_THROTTLED_SECONDS = 600.0  # a hub that says more is wrong
 
 
 def backoff_seconds(error: DeliveryError, failures: int) -> float:
     """A random wait up to the maximum: agents that lost one hub must not return together."""
+    if isinstance(error, Throttled):
+        # Not earlier than the hub says, and not all at the same moment.
+        return min(error.retry_after_seconds, _MAX_THROTTLED_SECONDS) + random.random()  # noqa: S311
     return max_backoff_seconds(error, failures) * random.random()  # noqa: S311
 
 

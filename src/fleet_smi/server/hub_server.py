@@ -147,6 +147,7 @@ class HubServer:
             tls=self.tls is not None,
             fingerprint=self.fingerprint,
             get_status_password=settings.read_get_status_password(),
+            node_budget_seconds=settings.node_budget,
             history=None if self.archive is None else self.archive.queries,
             energy_price=settings.energy_price,
             currency=settings.currency,

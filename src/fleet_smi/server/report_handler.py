@@ -3,18 +3,24 @@
 `report_protocol.py` calls `admit` and `handle` directly; all other requests come through ASGI.
 """
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import NamedTuple, ParamSpec, TypeVar
+
+from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, UnsupportedVersion
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
+from fleet_smi.server.report_budget import ReportBudget
 from fleet_smi.server.services import Services
-from fleet_smi.wire.report import MAX_REPORT_BYTES, decode_report, encode_receipt
+from fleet_smi.wire.report import MAX_REPORT_BYTES, Report, decode_report, encode_receipt
 
 logger = logging.getLogger(__name__)
 _Args = ParamSpec("_Args")
@@ -28,6 +34,11 @@ _UNSUPPORTED_MEDIA_TYPE = HttpError(
 _DISCONNECTED = HttpError(400, "cut_short", "the connection ended before the report did")
 # Not 500, after which an agent retries: the same report would run into the same bug again.
 _BUG = HttpError(422, "bug", "this report triggers a bug in fleet-smi: see the log of the hub")
+# Larger ones are decoded in a thread: 8 MiB take a second or more, in which no other report would
+# be received.
+MAX_INLINE_BYTES = 64 << 10
+# A report of many snapshots leaves the event loop to others after so many.
+_SNAPSHOTS_PER_STEP = 20
 _STARTING = HttpError(503, "not_ready", "the hub is starting or stopping: retry", 1)
 
 
@@ -79,6 +90,9 @@ class ReportHandler:
         self._push = services.push
         self._access = services.access
         self._hosts = hosts
+        self._budget = ReportBudget(services.node_budget_seconds, time.monotonic)
+        # One thread: two would only compete for the interpreter.
+        self._decoder = ThreadPoolExecutor(1, "decoder")
         self.backpressure = Backpressure()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -93,7 +107,7 @@ class ReportHandler:
         if isinstance(sender, HttpError):
             return sender
         body = await _read_body(receive)
-        return body if isinstance(body, HttpError) else self.handle(body, sender)
+        return body if isinstance(body, HttpError) else await self.handle_later(body, sender)
 
     @_catch_bugs
     def admit(self, method: str, headers: Headers, peer: str) -> ReportSender | HttpError:
@@ -109,29 +123,70 @@ class ReportHandler:
         refusal = self._access.authorize(identity, "report")
         if refusal is not None:
             return refusal
-        media_type = _media_type(headers)
+        media_type, size = _media_type_and_size(headers)
         if isinstance(media_type, HttpError):
             return media_type
+        refusal = self._budget.admit(identity, size)
+        if refusal is not None:
+            return refusal
         return ReportSender(identity, media_type == _JSON)
 
     @_catch_bugs
     def handle(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
         """Decode a report, deliver it to the fleet, and return its receipt or the error."""
-        identity, is_json = sender
         if not self._push.is_running:
             return _STARTING
+        started = time.thread_time()
         try:
-            report = decode_report(body, json=is_json)
-        except DeliveryError as error:
-            return self._undecodable(error, identity)
-        snapshot = report.snapshots[-1]
+            report = self._checked(_decode(body, sender), sender)
+            if isinstance(report, HttpError):
+                return report
+            self._push.receive(report)
+            return self._receipt(report)
+        finally:
+            self._budget.settle(sender.identity, len(body), time.thread_time() - started)
+
+    async def handle_later(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
+        """Handle a report like `handle`, but one that is large without blocking the event loop."""
+        if len(body) <= MAX_INLINE_BYTES:
+            return self.handle(body, sender)
+        try:
+            return await self._handle_in_steps(body, sender)
+        except Exception:  # a bug met by one report must not stop the hub
+            logger.exception("bug in %s", ReportHandler.path)
+            return _BUG
+
+    async def _handle_in_steps(
+        self, body: bytes, sender: ReportSender
+    ) -> ReportResponse | HttpError:
+        loop = asyncio.get_running_loop()
+        decoded, seconds = await loop.run_in_executor(self._decoder, _decode_timed, body, sender)
+        try:
+            report = self._checked(decoded, sender)
+            if isinstance(report, HttpError):
+                return report
+            for first in range(0, len(report.snapshots), _SNAPSHOTS_PER_STEP):
+                await asyncio.sleep(0)
+                if not self._push.is_running:
+                    return _STARTING
+                started = time.thread_time()
+                some = report.snapshots[first : first + _SNAPSHOTS_PER_STEP]
+                self._push.receive(replace(report, snapshots=some))
+                seconds += time.thread_time() - started
+            return self._receipt(report)
+        finally:
+            self._budget.settle(sender.identity, len(body), seconds)
+
+    def _checked(self, decoded: Report | DeliveryError, sender: ReportSender) -> Report | HttpError:
+        if isinstance(decoded, DeliveryError):
+            return self._undecodable(decoded, sender.identity)
         # Only now is it known which node the report claims to be from; the decoder has checked
         # that all its snapshots are of one node.
-        refusal = self._access.authorize(identity, "report", snapshot.node_id)
-        if refusal is not None:
-            return refusal
-        self._push.receive(report)
-        faults = self._hub.fleet.faults
+        node_id = decoded.snapshots[-1].node_id
+        return self._access.authorize(sender.identity, "report", node_id) or decoded
+
+    def _receipt(self, report: Report) -> ReportResponse | HttpError:
+        snapshot, faults = report.snapshots[-1], self._hub.fleet.faults
         if faults and faults.has("report", snapshot.node_id):
             return _BUG
         return ReportResponse(encode_receipt(self._hub.receipt(snapshot)))
@@ -144,17 +199,32 @@ class ReportHandler:
         return HttpError(400, code, error.message)
 
 
-def _media_type(headers: Headers) -> bytes | HttpError:
-    """The media type of the body, or the error for a body that is too large or unsupported."""
-    media_type = _MSGPACK  # without a header it is what agents send
+def _decode(body: bytes, sender: ReportSender) -> Report | DeliveryError:
+    try:
+        return decode_report(body, json=sender.is_json)
+    except DeliveryError as error:
+        return error
+
+
+def _decode_timed(body: bytes, sender: ReportSender) -> tuple[Report | DeliveryError, float]:
+    started = time.thread_time()
+    return _decode(body, sender), time.thread_time() - started
+
+
+def _media_type_and_size(headers: Headers) -> tuple[bytes | HttpError, int]:
+    """The media type of the body, or the error if it is too large or unsupported; its size."""
+    media_type, size = _MSGPACK, 0  # without a header it is what agents send
     for name, value in headers:
         if name == b"content-type":
             media_type = value.partition(b";")[0].strip().lower()
-        elif name == b"content-length" and (len(value) > 9 or int(value) > MAX_REPORT_BYTES):
-            return _TOO_LARGE
+        elif name == b"content-length":
+            size = MAX_REPORT_BYTES + 1 if len(value) > 9 else int(value)
+            if size > MAX_REPORT_BYTES:
+                return _TOO_LARGE, size
         elif name == b"content-encoding":
-            return _UNSUPPORTED_MEDIA_TYPE
-    return media_type if media_type in (_JSON, _MSGPACK) else _UNSUPPORTED_MEDIA_TYPE
+            return _UNSUPPORTED_MEDIA_TYPE, size
+    is_supported = media_type in (_JSON, _MSGPACK)
+    return media_type if is_supported else _UNSUPPORTED_MEDIA_TYPE, size
 
 
 async def _read_body(receive: Receive) -> bytes | HttpError:

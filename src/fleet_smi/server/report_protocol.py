@@ -5,13 +5,20 @@ as much as decoding a report. A report needs none of them: it is answered as soo
 byte arrives. Unusual requests (chunked, pipelined, HTTP/1.0) take the ordinary path.
 """
 
+import asyncio
+from math import inf
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import HttpError
-from fleet_smi.server.report_handler import ReportHandler, ReportResponse, ReportSender
+from fleet_smi.server.report_handler import (
+    MAX_INLINE_BYTES,
+    ReportHandler,
+    ReportResponse,
+    ReportSender,
+)
 
 _URL = ReportHandler.path.encode()
 _REQUEST_START = b"POST %b " % _URL
@@ -26,6 +33,7 @@ class ReportProtocol(HeadLimitProtocol):
         self._sender: ReportSender | HttpError | None = None
         self._body: list[bytes] = []
         self._deferred: list[bytes] = []
+        self._handling: asyncio.Task[ReportResponse | HttpError] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, or defer them while there are too many reports."""
@@ -60,6 +68,9 @@ class ReportProtocol(HeadLimitProtocol):
     def on_message_begin(self) -> None:
         """Start a request; the ASGI scope is built later, and only if the app is called."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
+        if self._handling is not None:
+            # Pipelined behind a large report: its answer would overtake that one's.
+            self.transport.close()
         self.start_request_timeout()
 
     def on_headers_complete(self) -> None:
@@ -88,11 +99,29 @@ class ReportProtocol(HeadLimitProtocol):
         if self._sender is None or self._reports is None:
             super().on_message_complete()
             return
+        self.start_head()
         if isinstance(self._sender, ReportSender):
             body, self._body = b"".join(self._body), []
+            if len(body) > MAX_INLINE_BYTES:
+                self._handle_later(self._reports, body, self._sender)
+                return
             self.transport.write(_encode_response(self._reports.handle(body, self._sender)))
-        self.start_head()
         self.start_idle_timeout()
+
+    def _handle_later(self, reports: ReportHandler, body: bytes, sender: ReportSender) -> None:
+        """Answer a large report when it is handled; read nothing more until then."""
+        self._deadline = inf
+        self.transport.pause_reading()
+        self._handling = self.loop.create_task(reports.handle_later(body, sender))
+        self._handling.add_done_callback(self._write_receipt)
+
+    def _write_receipt(self, handled: asyncio.Task[ReportResponse | HttpError]) -> None:
+        self._handling = None
+        if self.transport.is_closing() or handled.cancelled():
+            return
+        self.transport.write(_encode_response(handled.result()))
+        self.start_idle_timeout()
+        self.transport.resume_reading()
 
     def _call_app(self) -> None:
         """Replay the parsed head into uvicorn, which `on_message_begin` has skipped."""

@@ -24,6 +24,7 @@ class Services(Struct, frozen=True, kw_only=True):
     tls: bool = False
     fingerprint: str | None = None
     get_status_password: str | None = None
+    node_budget_seconds: float = 10.0
     history: HistoryService | None = None
     energy_price: float | None = None
     currency: str | None = None

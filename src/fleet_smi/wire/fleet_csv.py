@@ -62,7 +62,7 @@ _LEADING_COLUMNS: dict[str, ColumnReader] = {
         None if device.processes is None else _joined(owners(device.processes))
     ),
     "process_count": lambda _, __, device: (
-        None if device.processes is None else len(device.processes)
+        None if device.processes is None else len(device.processes) + device.more_processes
     ),
 }
 # Columns that are no figures, by the figure that they follow. Spreadsheets refer to columns by

@@ -1,8 +1,8 @@
 """Lenient decoding of a snapshot that breaks a limit: field by field, what is valid stays.
 
 A figure out of range becomes `None`, and `unread` of its struct says why. A text is truncated.
-Of too many items the first ones stay, of too many processes the largest. A part without an id
-is dropped, and a failed run named `report` says so.
+Of too many items the first ones stay, of too many processes the largest; the others are counted.
+A part without an id is dropped, and a failed run named `report` says so.
 """
 
 from contextlib import suppress
@@ -54,6 +54,7 @@ class LenientDecoder:
     def __init__(self, *, json: bool) -> None:
         self._json = json
         self._notes: UnreadReasons = {}
+        self._more_processes = 0  # that were sent beyond the limit of a list
         self._parts = 0  # over the whole report: many lists of few items cost as much as one
 
     def decode_snapshot(self, raw: Raw) -> Snapshot:
@@ -107,6 +108,9 @@ class LenientDecoder:
                 raise _NoIdentity(f"no {field.name} that can be one")
         if values.get("uuid") == replacements.get("uuid", _DEFAULT):
             values["uuid_is_made"] = True
+        if self._more_processes and "more_processes" in shape.__struct_fields__:
+            values["more_processes"] = values.get("more_processes", 0) + self._more_processes
+            self._more_processes = 0
         self._explain(shape, values, unread)
         return cast(_T, constrained_type(shape)(**values))
 
@@ -172,9 +176,10 @@ class LenientDecoder:
                 )
             except DECODE_ERRORS:
                 unread[name] = "not all could be read"
-        if len(sent) > len(within_limit):
-            which = "largest" if kind is Process else "first"
-            unread[name] = f"{len(sent)} were sent; only the {which} {len(within_limit)} are shown"
+        if len(sent) > len(within_limit) and kind is Process:
+            self._more_processes = len(sent) - len(within_limit)
+        elif len(sent) > len(within_limit):
+            unread[name] = f"{len(sent)} were sent; only the first {len(within_limit)} are shown"
         # An empty list says that there is none; one of which nothing is readable does not.
         return tuple(items) if items or not sent else _DEFAULT
 

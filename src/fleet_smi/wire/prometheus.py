@@ -174,7 +174,9 @@ def _count_of(field: str) -> Callable[[Any], SampleValue]:
 
 
 def _process_count(gpu: JudgedGpu) -> SampleValue:
-    return None if (processes := unique_processes(gpu)) is None else len(processes)
+    processes, more = unique_processes(gpu), gpu.more_processes
+    more += sum([instance.more_processes for instance in gpu.instances])
+    return None if processes is None else len(processes) + more
 
 
 def _user_count(gpu: JudgedGpu) -> SampleValue:

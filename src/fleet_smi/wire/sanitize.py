@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fleet_smi.model.privacy import redact_snapshot
+from fleet_smi.model.process_limit import limit_processes
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
@@ -25,6 +26,8 @@ _json = msgspec.json.Encoder()
 
 def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with printable texts, unique UUIDs, no impossible memory, no secrets."""
+    # First: what is cut off needs no other check.
+    snapshot = limit_processes(snapshot)
     if not _is_printable(_json.encode(_texts(snapshot))):
         plain = _sanitize_texts(msgspec.to_builtins(snapshot))
         snapshot = msgspec.convert(plain, constrained_type(Snapshot))

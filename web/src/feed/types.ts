@@ -221,6 +221,7 @@ export interface JudgedGpu {
   asleep: boolean;
   instances: JudgedInstance[];
   processes: Process[] | null;
+  more_processes: number;
   fault: Fault | null;
   unread: Record<string, string>;
   verdict: Verdict;
@@ -236,6 +237,7 @@ export interface JudgedInstance {
   memory_total_bytes: number | null;
   busy_percent: number | null;
   processes: Process[] | null;
+  more_processes: number;
   unread: Record<string, string>;
   verdict: Verdict;
 }

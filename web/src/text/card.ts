@@ -75,6 +75,11 @@ export function processesOf(full: JudgedGpu): Process[] | null {
   return all.flatMap((processes) => processes ?? []).sort((a, b) => (b.gpu_memory_bytes ?? 0) - (a.gpu_memory_bytes ?? 0));
 }
 
+/** How many processes on these GPUs are only counted: the list of a GPU has a limit. */
+export function unlistedProcesses(gpus: readonly JudgedGpu[]): number {
+  return gpus.flatMap((gpu) => [gpu, ...gpu.instances]).reduce((sum, part) => sum + part.more_processes, 0);
+}
+
 /** The command or name of a process, as far as the user may see it. */
 export function processName({ command, name, hidden, pid, pid_is_made }: Process): string {
   return command ?? name ?? (hidden ? "hidden from the agent" : pid_is_made ? "unknown" : `process ${pid}`);

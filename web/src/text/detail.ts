@@ -105,10 +105,11 @@ export function usersOf(processes: readonly Process[]): string[] {
 }
 
 /** The note above the processes: how many, how many hidden, where they could not be read. */
-export function processNote(rows: readonly ProcessRow[], unreadable: readonly number[]): string {
+export function processNote(rows: readonly ProcessRow[], unreadable: readonly number[], unlisted = 0): string {
   const hidden = rows.filter(({ process }) => process.hidden).length;
   const notes = [
     rows.length ? String(rows.length) : unreadable.length ? null : "none",
+    unlisted ? `and ${unlisted} more, which are not listed` : null,
     hidden ? `${hidden} hidden from the agent` : null,
     unreadable.length ? `not readable on GPU ${formatRanges(unreadable)}` : null,
   ];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { JudgedGpu, Process } from "../../src/feed/types";
-import { cardFacts, cardReason, cardTitle, processName, processesOf } from "../../src/text/card";
+import { cardFacts, cardReason, cardTitle, processName, processesOf, unlistedProcesses } from "../../src/text/card";
 import { singleGpu } from "../fleets";
 
 const NOW = 1000 + 41 * 60 + 2 * 3600;
@@ -12,7 +12,7 @@ describe("the card", () => {
     uid: null, group: null, cpu_percent: null, host_memory_bytes: null, pod: null,
   };
   const full = {
-    uuid: "GPU-0", processes: null, verdict: { state: "busy", reason: "", since: 0, was: null, notes: [], idle_seconds: null }, power_limit_watts: 700, sm_clock_mhz: null,
+    uuid: "GPU-0", processes: null, more_processes: 870, verdict: { state: "busy", reason: "", since: 0, was: null, notes: [], idle_seconds: null }, power_limit_watts: 700, sm_clock_mhz: null,
     sm_clock_max_mhz: 1980, memory_clock_mhz: 2619, pcie_generation: 5, pcie_width: 16, throttle_reasons: ["sw_power_cap"], ecc_uncorrected: 0,
     fault: null, instances: [],
   } as unknown as JudgedGpu;
@@ -32,6 +32,7 @@ describe("the card", () => {
   it("distinguishes unreadable processes from none, and includes those of instances", () => {
     expect(processesOf(full)).toBeNull();
     expect(processesOf({ ...full, processes: [] })).toEqual([]);
+    expect(unlistedProcesses([{ ...full, instances: [{ more_processes: 2 } as JudgedGpu["instances"][number]] }])).toBe(872);
     const instance = { uuid: "MIG-1", profile: null, verdict: full.verdict, processes: [process], memory_used_bytes: 1, memory_total_bytes: 2, busy_percent: null } as unknown as JudgedGpu["instances"][number];
     expect(processesOf({ ...full, instances: [instance] })).toEqual([process]);
   });

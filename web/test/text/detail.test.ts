@@ -8,6 +8,7 @@ it("unreadable processes do not look like none", () => {
   expect(unreadableGpus(node([gpu(0), gpu(1, { processes: null })]))).toEqual([1]);
   expect(processNote([], [1])).toBe("not readable on GPU 1");
   expect(processNote([], [])).toBe("none");
+  expect(processNote([], [1], 872)).toBe("and 872 more, which are not listed; not readable on GPU 1");
 });
 
 it("consecutive GPUs are written as a range", () => {

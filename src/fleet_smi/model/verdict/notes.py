@@ -21,7 +21,8 @@ def notes_for(inputs: VerdictInput) -> tuple[Note, ...]:
 def _unaccounted(inputs: VerdictInput, held: int) -> tuple[Note, ...]:
     """Note memory that no process accounts for, beyond what contexts take unaccounted."""
     used, ceiling = used_memory(inputs.subject), inputs.thresholds.memory_ceiling
-    if used is None or inputs.gpu.memory_shared:
+    # Processes that are only counted account for some of it, nobody knows for how much.
+    if used is None or inputs.gpu.memory_shared or inputs.subject.more_processes:
         return ()
     if used - held <= ceiling(total_memory(inputs.subject)):
         return ()

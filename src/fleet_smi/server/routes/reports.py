@@ -22,6 +22,6 @@ ENDPOINTS = (
         body=Report,
         request_media_types=("application/msgpack", "application/json"),
         response=Receipt,
-        extra_statuses=(503,),
+        extra_statuses=(429, 503),
     ),
 )

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.people import HIDDEN_USER, owner
+from fleet_smi.model.process_limit import more_processes_text
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import UNKNOWN, format_elapsed, format_size
 from fleet_smi.terminal.paint import Span, align_left, align_right, display_width
@@ -46,6 +47,8 @@ def device_process_lines(
     """Yield the process lines of one GPU or instance, largest first."""
     for process in _own_processes(device):
         yield _line(process, node, widths)
+    if device.more_processes:
+        yield [(f"{_INDENT}{more_processes_text(device.more_processes)}", "dim")]
     if device.processes is None and device.verdict.state in ("busy", "held", "ghost"):
         why = device.unread.get("processes")
         yield [(f"{_INDENT}processes could not be read{f': {why}' if why else ''}", "dim")]

@@ -70,7 +70,9 @@ def usage_by_owner(part: JudgedDevice) -> list[tuple[str, str]]:
     by_owner: dict[str, list[Process]] = {}
     for process in _shown_processes(part) or ():
         by_owner.setdefault(owner(process), []).append(process)
-    return [(_label(user), _holding(processes)) for user, processes in by_owner.items()]
+    held = [(_label(user), _holding(processes)) for user, processes in by_owner.items()]
+    more = part.more_processes
+    return [*held, ("not listed", pluralize(more, "process"))] if more else held
 
 
 def _shown_processes(part: JudgedDevice) -> tuple[Process, ...] | None:

@@ -1,0 +1,60 @@
+"""Work budget of reports: how much processor time of the hub one node's credential may use.
+
+A node that sends too many reports, or reports that are costly to decode, must not slow down the
+others: it is answered with 429 and the time to wait. Its agent buffers what it could not send.
+"""
+
+import math
+from collections.abc import Callable
+
+from fleet_smi.hub.credentials import Identity
+from fleet_smi.model.token_bucket import TokenBucket
+from fleet_smi.server.http_error import HttpError
+
+# What a report of this size costs at least; what it really took is charged when that is known.
+_SECONDS_PER_REPORT = 0.002
+_SECONDS_PER_BYTE = 1 / (16 << 20)
+# Of the budget this part comes back every second: of 10 s, a fifth of one processor.
+_REFILL_PER_SECOND = 0.02
+_MAX_KEYS = 1 << 15  # more than a hub has nodes
+
+
+class ReportBudget:
+    """A token bucket per credential, counted in seconds of work; `burst_seconds` fill it."""
+
+    def __init__(self, burst_seconds: float, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        # One token is the work of one second.
+        refill_seconds = 1 / (_REFILL_PER_SECOND * burst_seconds)
+        self._buckets = TokenBucket(
+            burst=burst_seconds, refill_seconds=refill_seconds, max_keys=_MAX_KEYS
+        )
+
+    def admit(self, identity: Identity, body_bytes: int) -> HttpError | None:
+        """Charge a report for its size; return the error 429 if the budget is used up."""
+        # Without a credential there is nothing to count by: a hub that is open to everybody has
+        # chosen to trust them.
+        if identity.token_id is None:
+            return None
+        now = self._clock()
+        wait_seconds = self._buckets.seconds_until(identity.token_id, 0.0, now)
+        if not wait_seconds:
+            # Now, and not when it has arrived: it may come over many connections at once.
+            self._buckets.spend(identity.token_id, _minimum_seconds(body_bytes), now)
+            return None
+        return HttpError(
+            429,
+            "too_much_work",
+            "the reports of this node take too much of the hub's time: wait and send them again",
+            math.ceil(wait_seconds),
+        )
+
+    def settle(self, identity: Identity, body_bytes: int, work_seconds: float) -> None:
+        """Charge an admitted report for the time that it took beyond what its size costs."""
+        excess = work_seconds - _minimum_seconds(body_bytes)
+        if excess > 0 and identity.token_id is not None:
+            self._buckets.spend(identity.token_id, excess, self._clock())
+
+
+def _minimum_seconds(body_bytes: int) -> float:
+    return _SECONDS_PER_REPORT + body_bytes * _SECONDS_PER_BYTE
