@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from fleet_smi.cli import run_hub, systemd_units
 from fleet_smi.client.hub import HubClient
 from fleet_smi.hub.state_folder import ADMIN_TOKEN_FILE
 from sim.scenario import Scenario, SimGpu
@@ -90,6 +91,36 @@ def test_a_hub_prints_its_url_and_stops_on_a_signal(
     assert (code, complaints) == (0, "")
     assert seconds < 5
     assert not (state / ADMIN_TOKEN_FILE).exists()
+
+
+# A thread that never ends stands for whatever a hub may still have to write or to wait for.
+_NEVER_DONE = """
+import sys, threading
+from fleet_smi.cli import run_hub
+from fleet_smi.cli.main import main
+run_hub.STOP_SECONDS = 0.5
+threading.Thread(target=threading.Event().wait).start()
+main(["hub", "--listen", "127.0.0.1:0", "--state", sys.argv[1]])
+"""
+
+
+def test_a_hub_stops_in_time_whatever_is_pending(tmp_path: Path, env: dict[str, str]) -> None:
+    arguments = [sys.executable, "-c", _NEVER_DONE, str(tmp_path / "state")]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, env=env, text=True, **pipes) as hub:
+        try:
+            read_until(hub, "hub:")
+            code, _, complaints = ended(hub)
+        finally:
+            hub.kill()
+    assert code == 0
+    assert "stopped after 0.5 s: what was not written yet is sent again" in complaints
+
+
+def test_a_hub_takes_less_time_to_stop_than_its_service_gives_it() -> None:
+    limit = re.search(r"TimeoutStopSec=(\d+)s", " ".join(systemd_units._LIMITS["hub"]))
+    assert limit is not None
+    assert run_hub.STOP_SECONDS < int(limit[1])
 
 
 def test_a_hub_whose_state_folder_is_deleted_continues_and_stops_cleanly(

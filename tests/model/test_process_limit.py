@@ -11,7 +11,7 @@ from fleet_smi.model.process_limit import (
     MAX_PROCESSES_PER_NODE,
     limit_processes,
 )
-from fleet_smi.model.snapshot import Process
+from fleet_smi.model.snapshot import Gpu, Instance, Process
 from tests.builders import gpu, instance, process, snapshot
 
 
@@ -30,7 +30,7 @@ def test_what_is_not_listed_is_counted_and_no_gpu_in_use_looks_free(
     gpus = [gpu(index, processes=many(count)) for index, count in enumerate(counts)]
     sent = snapshot(*gpus, gpu(100, instances=instances))
     shown = limit_processes(sent)
-    devices = [*shown.gpus[:-1], *shown.gpus[-1].instances]
+    devices: list[Gpu | Instance] = [*shown.gpus[:-1], *shown.gpus[-1].instances]
     for count, device in zip([*counts, *in_instances], devices, strict=True):
         assert len(device.processes or ()) + device.more_processes == count
         assert bool(device.processes) == bool(count)

@@ -4,8 +4,10 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from fleet_smi.server.hub_server import HubServer
 
 logger = logging.getLogger(__name__)
+STOP_SECONDS = 7.0
+"""How long a hub takes to stop at most; less than the `TimeoutStopSec` of its service."""
 _GC_THRESHOLDS = (50_000, 20, 100)
 _FLAGS = {
     "hub.listen": "listen",
@@ -87,8 +91,13 @@ def serve_until_signal(
 
 async def _run_until_signal(*functions: Callable[[], Coroutine[Any, Any, None]]) -> None:
     stop = asyncio.Event()
+
+    def stop_soon() -> None:
+        stop.set()
+        start_stop_watchdog(STOP_SECONDS)
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop_soon)
     stopped = asyncio.ensure_future(stop.wait())
     tasks = [asyncio.ensure_future(function()) for function in functions]
     await asyncio.wait((stopped, *tasks), return_when=asyncio.FIRST_COMPLETED)
@@ -98,6 +107,23 @@ async def _run_until_signal(*functions: Callable[[], Coroutine[Any, Any, None]])
     for result in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(result, Exception):
             raise result
+
+
+def start_stop_watchdog(seconds: float) -> None:
+    """End the process after a time, whatever it still has to write or to wait for.
+
+    What is unwritten then was never called durable: agents send it again to the next hub. Ended
+    by the service manager, the process would leave no word about it.
+    """
+
+    def end() -> None:
+        logger.warning("stopped after %g s: what was not written yet is sent again", seconds)
+        logging.shutdown()
+        os._exit(0)
+
+    watchdog = threading.Timer(seconds, end)
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def _raise_file_limit() -> None:

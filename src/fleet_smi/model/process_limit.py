@@ -74,7 +74,8 @@ def _most_telling(processes: tuple[Process, ...], count: int) -> tuple[Process, 
     """Return some of the processes, in the order in which they were reported."""
     by_size = sorted(range(len(processes)), key=lambda at: _size_key(processes[at]))
     users = set()
-    first, others = [], []
+    first: list[int] = []
+    others: list[int] = []
     for at in by_size:
         process = processes[at]
         user = (process.kind, process.user or process.uid)

@@ -1,9 +1,9 @@
-"""Bulk inserts: execute one statement for many rows directly by the database driver.
+"""Bulk statements: execute one statement for many rows directly by the database driver.
 
 SQLAlchemy would process each value of each row, which takes several times as long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,16 @@ def execute_bulk(connection: Connection, statement: TextClause, rows: Sequence[R
             rows if names is None else [tuple(map(row.__getitem__, names)) for row in rows]
         )
         connection.exec_driver_sql(sql, values)
+
+
+def select_each(
+    connection: Connection, statement: TextClause, rows: Iterable[RowValues]
+) -> Iterator[tuple[Any, ...]]:
+    """Execute a query once for each row of parameters, and yield what it finds."""
+    sql, names = _compile(statement, connection.dialect)
+    for row in rows:
+        values: Any = row if names is None else tuple(map(row.__getitem__, names))
+        yield from map(tuple, connection.exec_driver_sql(sql, values))
 
 
 @lru_cache(maxsize=128)

@@ -5,16 +5,17 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, Table
 
 from fleet_smi.hub.history.recording.rows import NodeRow, WriteBatch
 from fleet_smi.hub.history.series.layout import RowLayout, encode_layout
 from fleet_smi.hub.history.series.series_row import GpuKey
-from fleet_smi.hub.history.storage.bulk import execute_bulk
+from fleet_smi.hub.history.storage.bulk import execute_bulk, select_each
 from fleet_smi.hub.history.storage.schema import (
     gpus,
     layouts,
     looks,
+    named_select_statement,
     named_upsert_statement,
     nodes,
     people,
@@ -26,7 +27,6 @@ from fleet_smi.model.history import GpuOfNode
 RowName = TypeVar("RowName")
 UserGroup = tuple[str, str]
 LayoutName = tuple[tuple[str, ...], RowLayout]
-_KEYS_PER_QUERY = 500  # below the limit of bound parameters, 999 in older versions of SQLite
 
 
 class _TableIds(Generic[RowName]):
@@ -39,8 +39,9 @@ class _TableIds(Generic[RowName]):
     def __init__(self, table: Table, row: Callable[[RowName], dict[str, Any]]) -> None:
         self._ids: dict[RowName, int] = {}
         self._described: set[RowName] = set()
-        self._table, self._unique = table, unique_columns(table)
+        self._unique = unique_columns(table)
         self._upsert = named_upsert_statement(table)
+        self._select = named_select_statement(table)
         self._insert_missing = named_upsert_statement(table, update=False)
         self._row = row
 
@@ -56,9 +57,9 @@ class _TableIds(Generic[RowName]):
         execute_bulk(connection, self._upsert, described)
         execute_bulk(connection, self._insert_missing, others)
         name_by_key = {self._key(row): name for name, row in rows.items()}
-        for key, row_id in self._select(connection, [*name_by_key]):
-            if key in name_by_key:
-                self._ids[name_by_key[key]] = row_id
+        # One by one, by all unique columns: in SQLite no query for many of them uses their index.
+        for row_id, *key in select_each(connection, self._select, rows.values()):
+            self._ids[name_by_key[tuple(key)]] = row_id
 
     def describe(self, name: RowName) -> None:
         """Update the row of a name with the next `resolve`."""
@@ -66,22 +67,16 @@ class _TableIds(Generic[RowName]):
         self._described.add(name)
         self._ids.pop(name, None)
 
+    def forget(self, name: RowName) -> None:
+        """Drop what is known of a name whose row was deleted."""
+        self._ids.pop(name, None)
+        self._described.discard(name)
+
     def clear(self) -> None:
         self._ids.clear()
 
     def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(row[column.name] for column in self._unique)
-
-    def _select(
-        self, connection: Connection, keys: list[tuple[Any, ...]]
-    ) -> Iterator[tuple[tuple[Any, ...], int]]:
-        """Yield rows by the last unique column, as keys and ids; the caller skips others."""
-        last = self._unique[-1]
-        for first in range(0, len(keys), _KEYS_PER_QUERY):
-            chunk = last.in_({key[-1] for key in keys[first : first + _KEYS_PER_QUERY]})
-            query = select(self._table.c.key, *self._unique).where(chunk)
-            for row_id, *key in connection.execute(query):
-                yield tuple(key), row_id
 
 
 class IdCache:
@@ -94,6 +89,7 @@ class IdCache:
     def __init__(self) -> None:
         self._nodes: dict[str, NodeRow] = {}
         self._gpus: dict[GpuKey, GpuOfNode] = {}
+        self._current: dict[str, set[GpuKey]] = {}
         self.node = _TableIds[str](nodes, self._node_row)
         self.gpu = _TableIds[GpuKey](gpus, self._gpu_row)
         self.person = _TableIds[UserGroup](people, _person_row)
@@ -105,9 +101,14 @@ class IdCache:
         for node in batch.nodes:
             self._nodes[node.node_id] = node
             self.node.describe(node.node_id)
+            # A node is always described with all of its GPUs.
+            self._current[node.node_id] = set()
         for gpu in batch.gpus:
             self._gpus[gpu.node_id, gpu.uuid] = gpu
             self.gpu.describe((gpu.node_id, gpu.uuid))
+            self._current.setdefault(gpu.node_id, set()).add((gpu.node_id, gpu.uuid))
+        for node_id in batch.removed_nodes:
+            self._current[node_id] = set()
         # Nodes before GPUs: the row of a GPU has the id of its node.
         gpu_keys = dict.fromkeys(_gpu_keys(batch))
         self.node.resolve(connection, chain(_node_ids(batch), [gpu_key[0] for gpu_key in gpu_keys]))
@@ -115,6 +116,19 @@ class IdCache:
         self.person.resolve(connection, _people(batch))
         self.layout.resolve(connection, [(row.uuids, row.layout) for row in batch.series])
         self.look.resolve(connection, [period_look(period) for _, period in batch.periods])
+
+    def is_current(self, gpu_key: GpuKey) -> bool | None:
+        """Whether its node has this GPU now; `None` if it has not reported to this hub yet."""
+        current = self._current.get(gpu_key[0])
+        return None if current is None else gpu_key in current
+
+    def forget(self, gpus: Iterable[GpuKey], users: Iterable[UserGroup]) -> None:
+        """Drop what is known of GPUs and people whose rows were deleted."""
+        for gpu_key in gpus:
+            self._gpus.pop(gpu_key, None)
+            self.gpu.forget(gpu_key)
+        for user in users:
+            self.person.forget(user)
 
     def invalidate(self) -> None:
         """Drop all cached ids."""

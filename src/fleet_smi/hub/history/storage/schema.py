@@ -240,6 +240,13 @@ def named_upsert_statement(table: Table, *, update: bool = True) -> TextClause:
     return text(_insert_sql(table, names, keys, update=update))
 
 
+def named_select_statement(table: Table) -> TextClause:
+    """A query for the key of a row by its unique columns."""
+    names = [column.name for column in unique_columns(table)]
+    conditions = " AND ".join(f'"{name}" = :{name}' for name in names)
+    return text(f'SELECT "key", {_quoted(names)} FROM {table.name} WHERE {conditions}')  # noqa: S608  # our own names
+
+
 def unique_columns(table: Table) -> list[Column[Any]]:
     """The columns of the only unique constraint of a table."""
     (unique,) = (

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 from sqlalchemy import Connection, select
 
@@ -23,12 +24,14 @@ from fleet_smi.hub.history.storage.queue import LostRange, QueuedBatch, WriteQue
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
 from fleet_smi.hub.history.storage.series_reader import read_unfinished_rows
 from fleet_smi.hub.history.storage.store import HistoryStore
+from fleet_smi.hub.history.storage.unreferenced import prune_unreferenced
 from fleet_smi.model.history import Gap
 from fleet_smi.model.units import MIB
 
 logger = logging.getLogger(__name__)
 _MAX_RETRY_SECONDS = 30.0
 _MAX_BATCHES_PER_TRANSACTION = 32
+_UNREFERENCED_AFTER_SECONDS = 3600.0
 _FINISHED = object()
 
 
@@ -65,6 +68,7 @@ class HistoryWriter:
         self._prune: Iterator[None] | None = None
         self._prune_due = 0.0
         self._closing = False
+        self._started_at = time.monotonic()
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
@@ -191,6 +195,9 @@ class HistoryWriter:
         if self._prune is None:
             self._prune_due = 0.0
             self._prune = prune_steps(self._store, self._retention, self._clock())
+            # By then every node that is still there has reported its GPUs.
+            if time.monotonic() - self._started_at > _UNREFERENCED_AFTER_SECONDS:
+                self._prune = chain(self._prune, prune_unreferenced(self._store, self._ids))
         if next(self._prune, _FINISHED) is _FINISHED:
             self._end_prune()
 
