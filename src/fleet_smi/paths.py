@@ -44,14 +44,28 @@ def state_folder(environment: Mapping[str, str]) -> str:
 
 
 def ensure_private_folder(path: str, error_type: type[FleetError] = StateError) -> None:
-    """Create the folder if it is missing; raise `error_type` unless only its owner may write."""
+    """Create the folder if it is missing; raise `error_type` if another user may write to it."""
     # Not pathlib: importing it costs the agent memory.
     try:
         os.makedirs(path, 0o700, exist_ok=True)
-        mode = os.stat(path).st_mode
+        status = os.stat(path)
     except OSError as error:
         raise error_type(
             f"{path} cannot be used for state: {error.strerror}; give another --state"
         ) from None
-    if mode & _OTHERS_MAY_WRITE:
+    # The owner of a folder can put links in it, which lead whoever writes there elsewhere.
+    if status.st_uid not in (os.geteuid(), 0):
+        name = user_name(status.st_uid)
+        raise error_type(f"{path} belongs to {name}: run this as {name}, or give another --state")
+    if status.st_mode & _OTHERS_MAY_WRITE:
         raise error_type(f"others may write to {path}: run `chmod go-w {path}` first")
+
+
+def user_name(uid: int) -> str:
+    """The name of a user, or the number where it has none."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.database import DATABASE_FILE, open_database
+from fleet_smi.hub.database import open_database
 from fleet_smi.hub.state_folder import (
     RunningHub,
     create_local_admin_token,
-    lock_folder,
     read_local_admin_token,
     read_running_hub,
     remove_runtime_files,
@@ -56,14 +55,26 @@ def test_each_start_of_the_hub_creates_another_admin_token(tmp_path: Path) -> No
     assert read_local_admin_token(state) is None
 
 
-def test_files_created_by_root_belong_to_the_hubs_user(tmp_path: Path) -> None:
-    require_root()
-    state = tmp_path / "state"
+def test_root_does_not_write_into_the_folder_of_another_user(tmp_path: Path) -> None:
+    require_root("make folders of other users")
+    os.chown(tmp_path, 65534, 65534)
+    for write in (open_database, create_local_admin_token):
+        with pytest.raises(StateError, match="belongs to nobody: run this as nobody"):
+            write(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_root_reads_no_file_that_a_link_of_the_hubs_user_leads_to(tmp_path: Path) -> None:
+    require_root("make folders of other users")
+    secret, state = tmp_path / "secret", tmp_path / "state"
+    secret.write_text("hunter2")
     state.mkdir(mode=0o700)
     os.chown(state, 65534, 65534)
-    open_database(state).dispose()
-    create_local_admin_token(state)
-    assert {(state / name).stat().st_uid for name in (DATABASE_FILE, "admin-token")} == {65534}
+    (state / "admin-token").symlink_to(secret)
+    assert read_local_admin_token(state) is None
+    (state / "admin-token").unlink()
+    (state / "admin-token").hardlink_to(secret)
+    assert read_local_admin_token(state) is None
 
 
 @pytest.mark.parametrize("pin", [None, "sha256:00"])
@@ -74,10 +85,3 @@ def test_the_address_file_exists_while_the_hub_runs(tmp_path: Path, pin: str | N
     assert read_running_hub(tmp_path) == standing
     remove_runtime_files(tmp_path)
     assert read_running_hub(tmp_path) is None
-
-
-def test_a_lock_created_by_root_belongs_to_the_folder_owner(tmp_path: Path) -> None:
-    require_root("make files of other users")
-    os.chown(tmp_path, 65534, 65534)
-    os.close(lock_folder(tmp_path))
-    assert (tmp_path / "lock").stat().st_uid == 65534

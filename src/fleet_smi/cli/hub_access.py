@@ -1,7 +1,8 @@
 """`fleet-smi hub token|user|join-command`: manage access to the hub.
 
 They change the hub's database directly, whether or not the hub runs; a running hub sees the
-change within a second or two. Write access to the state folder is all the permission needed.
+change within a second or two. Write access to the state folder is all the permission needed;
+root becomes the owner of that folder first.
 """
 
 import argparse
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from fleet_smi.hub.users import UserStore
 
 _JOIN_LIFETIME = "7d"
+_MODULES = (
+    "fleet_smi.hub.tokens",
+    "fleet_smi.hub.users",
+    "fleet_smi.server.tls",
+    "fleet_smi.wire.json",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+)
 
 
 def add_parsers(actions: Any) -> None:
@@ -37,7 +45,12 @@ def add_parsers(actions: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the subcommand."""
+    """Run the subcommand, as the user whom the state folder belongs to."""
+    from fleet_smi.config import load
+
+    # Once, and before: another user may not be able to read the files of this one.
+    args.settings = load(flags={"hub.state": getattr(args, "state", None)})
+    _become_owner(Path(args.settings.hub.state))
     # Access may be granted before the hub's first start; the others need an existing state.
     if args.handler not in (_add_token, _add_user, _join_command):
         _require_state(args)
@@ -45,10 +58,21 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _become_owner(folder: Path) -> None:
+    from importlib import import_module
+
+    from fleet_smi.hub.state_folder import become_owner
+
+    # Before: another user may not be able to read the folder that Python is installed in.
+    for module in _MODULES:
+        import_module(module)
+    become_owner(folder)
+
+
 def _require_state(args: argparse.Namespace) -> None:
     from fleet_smi.hub.database import DATABASE_FILE
 
-    folder = Path(_settings(args).hub.state)
+    folder = Path(args.settings.hub.state)
     if not (folder / DATABASE_FILE).exists():
         raise UsageError(f"no hub state in {folder}: give the hub's folder with --state")
 
@@ -170,7 +194,7 @@ def _join_command(args: argparse.Namespace) -> None:
     from fleet_smi.hub.state_folder import read_running_hub
     from fleet_smi.server.tls import join_command, read_fingerprint
 
-    settings = _settings(args)
+    settings = args.settings
     folder = Path(settings.hub.state)
     running = read_running_hub(folder)
     fingerprint = None if settings.hub.tls_cert else read_fingerprint(folder)
@@ -207,7 +231,7 @@ def _tokens(args: argparse.Namespace) -> Iterator["TokenStore"]:
     from fleet_smi.hub.tokens import TokenStore
 
     with contextlib.ExitStack() as stack:
-        engine = open_database(Path(_settings(args).hub.state))
+        engine = open_database(Path(args.settings.hub.state))
         stack.callback(engine.dispose)
         yield TokenStore(engine)
 
@@ -218,15 +242,9 @@ def _users(args: argparse.Namespace) -> Iterator["UserStore"]:
     from fleet_smi.hub.users import UserStore
 
     with contextlib.ExitStack() as stack:
-        engine = open_database(Path(_settings(args).hub.state))
+        engine = open_database(Path(args.settings.hub.state))
         stack.callback(engine.dispose)
         yield UserStore(engine)
-
-
-def _settings(args: argparse.Namespace) -> "Settings":
-    from fleet_smi.config import load
-
-    return load(flags={"hub.state": getattr(args, "state", None)})
 
 
 def _seconds(text: str | None) -> float | None:

@@ -33,7 +33,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state_folder import chown_to_folder_owner
 from fleet_smi.paths import ensure_private_folder
 
 DATABASE_FILE = "hub.db"
@@ -218,7 +217,6 @@ def _create(path: Path) -> None:
             )
         # The last connection moves the write-ahead log into the file: only the file is linked.
         engine.dispose()
-        chown_to_folder_owner(draft)
         # A rename would replace the database of a process that was faster; a link fails.
         os.link(draft, path)
     except FileExistsError:

@@ -3,24 +3,56 @@
 import fcntl
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
 from fleet_smi.errors import StateError
-from fleet_smi.paths import ensure_private_folder
+from fleet_smi.paths import ensure_private_folder, user_name
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_MAX_FILE_BYTES = 4096
+# In a folder with the sticky bit, like /tmp, nobody can exchange what belongs to another.
+_OPEN_TO_ALL = stat.S_IWOTH | stat.S_ISVTX
 LOCK_FILE = "lock"
 ADDRESS_FILE = "address"
 ADMIN_TOKEN_FILE = "admin-token"  # noqa: S105  # a file's name
 
 
-def chown_to_folder_owner(path: Path) -> None:
-    """When root creates a file, give it to the owner of the folder it is in."""
-    # `sudo fleet-smi hub token …` must not leave files that the hub's own user cannot open.
-    if os.geteuid() == 0:
-        folder = path.parent.stat()
-        os.chown(path, folder.st_uid, folder.st_gid)
+def become_owner(folder: Path) -> None:
+    """As root, become the user whom an existing folder belongs to; nothing for anybody else.
+
+    `sudo fleet-smi hub token …` works in the folder of the hub's own user, who can put links
+    in it: what root does there could be turned against any file of the machine. Raise
+    `StateError` where a third user could exchange the folder itself.
+    """
+    if os.geteuid() != 0:
+        return
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    owner = existing.stat()
+    for part in {*_parts(existing.absolute()), *_parts(existing.resolve())}:
+        status = part.lstat()
+        if status.st_uid not in (0, owner.st_uid):
+            name = user_name(status.st_uid)
+            raise StateError(
+                f"{part}, which leads to {folder}, belongs to {name}: run this as {name}, "
+                "or give another --state"
+            )
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & _OPEN_TO_ALL == stat.S_IWOTH:
+            raise StateError(f"everybody may write to {part}: run `chmod o-w {part}` first")
+    # Below a folder of a user, a missing state folder is created by that user.
+    if owner.st_uid != 0:
+        _switch_user(owner.st_uid, owner.st_gid)
+
+
+def _parts(path: Path) -> tuple[Path, ...]:
+    return path, *path.parents
+
+
+def _switch_user(uid: int, gid: int) -> None:
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
 
 
 def write_private_file(path: Path, content: bytes) -> None:
@@ -36,7 +68,6 @@ def write_private_file(path: Path, content: bytes) -> None:
             # Before the rename: after a power failure the name must not have an empty file.
             file.flush()
             os.fsync(file.fileno())
-        chown_to_folder_owner(draft)
         draft.replace(path)
     except OSError as error:
         raise StateError(f"{path} cannot be written: {error.strerror}") from None
@@ -56,7 +87,6 @@ def lock_folder(folder: Path) -> int:
         raise StateError(
             f"{path} cannot be used: {error.strerror}; run as its folder's user, or give --state"
         ) from None
-    chown_to_folder_owner(path)
     try:
         # The kernel drops the lock with the process, so a killed hub never leaves a stale one.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,7 +115,7 @@ def write_running_hub(folder: Path, running_hub: RunningHub) -> None:
 def read_running_hub(folder: Path) -> RunningHub | None:
     """Where the hub of this folder listens; `None` if none runs or the file is not readable."""
     try:
-        url, local_url, *fingerprint = (folder / ADDRESS_FILE).read_text("utf-8").split()
+        url, local_url, *fingerprint = _read_own_file(folder, ADDRESS_FILE).decode().split()
     except (OSError, ValueError):
         return None
     return RunningHub(url, local_url, fingerprint[0] if fingerprint else None)
@@ -101,9 +131,24 @@ def create_local_admin_token(folder: Path) -> str:
 def read_local_admin_token(folder: Path) -> str | None:
     """The admin token of the running hub; `None` if none runs or the file is not readable."""
     try:
-        return (folder / ADMIN_TOKEN_FILE).read_text("ascii").strip() or None
+        return _read_own_file(folder, ADMIN_TOKEN_FILE).decode("ascii").strip() or None
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _read_own_file(folder: Path, name: str) -> bytes:
+    """Read a file that belongs to the owner of its folder; raise `OSError` for any other.
+
+    Root reads it too, and sends what is in it to the hub: a link of the hub's user to
+    somebody else's secret must not be followed.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(folder / name, flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        owner = folder.stat().st_uid
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != owner or status.st_nlink != 1:
+            raise PermissionError(f"{folder / name} is not the hub's own file")
+        return file.read(_MAX_FILE_BYTES)
 
 
 def remove_runtime_files(folder: Path) -> None:

@@ -8,7 +8,6 @@ from sqlalchemy import Engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.state_folder import chown_to_folder_owner
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _LOCK_CLASS = 0x666C6565  # distinguishes our advisory locks from those of other programs
@@ -30,7 +29,6 @@ def lock_file(path: Path) -> int:
     lock = path.with_name(f"{path.name}.lock")
     try:
         descriptor = os.open(lock, _OPEN_FLAGS, 0o600)
-        chown_to_folder_owner(lock)
     except OSError as error:
         raise StateError(f"{lock} cannot be opened: {error.strerror}") from None
     # The kernel releases the lock when the process ends, even if it is killed.

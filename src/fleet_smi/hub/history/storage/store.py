@@ -28,7 +28,6 @@ from fleet_smi.hub.database import CORRUPTION_CODES, sqlite_engine
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.lock import DatabaseLocked, lock_file, require_advisory_lock
 from fleet_smi.hub.history.storage.migrations import IncompatibleDatabase, migrate
-from fleet_smi.hub.state_folder import chown_to_folder_owner
 from fleet_smi.paths import ensure_private_folder
 
 logger = logging.getLogger(__name__)
@@ -252,7 +251,6 @@ def _create_private_file(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
-        chown_to_folder_owner(path)
     except OSError as error:
         raise StateError(f"{path} cannot be opened: {error.strerror}") from None
 
