@@ -2,6 +2,7 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
+  base: "./", // the hub may be below a path of a proxy
   plugins: [svelte()],
   build: {
     outDir: "../src/fleet_smi/server/page",

@@ -206,9 +206,9 @@ def test_the_join_command_has_a_valid_token_and_fingerprint(
 ) -> None:
     fingerprint = ensure_self_signed(state, ["gpuhub"]).fingerprint
     arguments = shlex.split(run("join-command", "--url", "https://gpuhub:7070"))
-    assert arguments[:5] == ["fleet-smi", "agent", "--to", "https://gpuhub:7070", "--join"]
-    assert arguments[6:] == ["--fingerprint", fingerprint]
-    assert credentials.redeem_join_token(arguments[5], "id-1", "gpu1").secret
+    agent = ["fleet-smi", "agent", "--to", "https://gpuhub:7070", "--join-file", "-"]
+    assert arguments[3:] == [*agent, "--fingerprint", fingerprint]
+    assert credentials.redeem_join_token(arguments[1], "id-1", "gpu1").secret
 
 
 def test_the_join_command_has_no_fingerprint_without_tls(run: Run, state: Path) -> None:
@@ -216,13 +216,13 @@ def test_the_join_command_has_no_fingerprint_without_tls(run: Run, state: Path) 
     assert "--fingerprint" not in run("join-command", "--url", "http://gpuhub:7070")
 
 
-def test_the_join_command_names_this_machine_and_expires_after_a_week(run: Run) -> None:
-    arguments = shlex.split(run("join-command", "--uses", "1"))
-    assert arguments[3].startswith("http://")
-    assert arguments[3].endswith(":7070")
+def test_the_join_command_names_this_machine_and_has_limits(run: Run) -> None:
+    arguments = shlex.split(run("join-command"))
+    assert arguments[6].startswith("http://")
+    assert arguments[6].endswith(":7070")
     (token,) = tokens(run)
-    assert token["uses_left"] == 1
-    assert token["expires_at"] - token["created_at"] == 7 * 86400
+    assert token["uses_left"] == 100
+    assert token["expires_at"] - token["created_at"] == 86400
 
 
 def test_state_may_come_before_the_subcommand(

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fleet_smi.cli.commands.service import (
     install_steps,
@@ -20,14 +21,19 @@ from fleet_smi.cli.commands.service import (
     uninstall_steps,
 )
 from fleet_smi.cli.main import build_parser
+from fleet_smi.cli.service_scope import SYSTEM, user_scope
 from fleet_smi.cli.systemd_units import ServiceUnit, render_env_file, render_unit
 from fleet_smi.errors import Unmet
 from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.machines import require_program, require_root
 
 ENV = {"HOME": "/nonexistent", "PATH": os.environ["PATH"]}
+ENV_FILE = "/etc/fleet-smi/agent.env"
 AGENT = ServiceUnit(
-    role="agent", command=("/opt/fleet-smi/bin/fleet-smi", "agent"), user="fleet-smi"
+    role="agent",
+    command=("/opt/fleet-smi/bin/fleet-smi", "agent"),
+    user="fleet-smi",
+    env_file=ENV_FILE,
 )
 UNIT = "etc/systemd/system/fleet-smi-agent.service"
 VARIABLES = "etc/fleet-smi/agent.env"
@@ -41,7 +47,7 @@ def install(root: Path, *arguments: str) -> list[str]:
         ran.append(" ".join(command))
 
     args = build_parser("service").parse_args(["install", *arguments])
-    run_steps(list(install_steps(args)), execute, root)
+    run_steps(list(install_steps(args, user_scope() if args.user else SYSTEM)), execute, root)
     return ran
 
 
@@ -76,6 +82,41 @@ def test_flag_values_are_stored_in_a_file_only_root_can_read(tmp_path: Path) -> 
     assert "hunter2" not in (tmp_path / UNIT).read_text()
 
 
+def test_a_user_installs_a_service_for_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/alice")
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    ran = install(tmp_path, "agent", "--user", "--to", "https://hub:1")
+    name = "fleet-smi-agent.service"
+    assert ran == [
+        "systemctl --user daemon-reload",
+        f"systemctl --user enable {name}",
+        f"systemctl --user restart {name}",
+    ]
+    home = tmp_path / "home/alice/.config"
+    unit = (home / "systemd/user" / name).read_text()
+    assert "EnvironmentFile=-/home/alice/.config/fleet-smi/agent.env\n" in unit
+    assert "\nWantedBy=default.target\n" in unit
+    for line in unit.splitlines():
+        assert line.partition("=")[0] not in ("User", "StateDirectory", "ProtectSystem"), line
+    assert stat.S_IMODE((home / "fleet-smi/agent.env").stat().st_mode) == 0o600
+    run_steps(list(uninstall_steps("agent", user_scope())), lambda _: None, tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_the_join_token_comes_by_standard_input(tmp_path: Path) -> None:
+    command = ("service", "install", "agent", "--to", "https://hub:1", "--join-file", "-")
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet_smi", *command, "--dry-run"], input="hunter2\n",
+        env=ENV, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "agent.env (mode 0600)" in done.stdout
+    empty = run_fleet_smi(*command, "--dry-run", env=ENV)
+    assert_error_line(empty, 2, "there is no token on standard input")
+
+
 def test_installing_again_replaces_the_unit(tmp_path: Path) -> None:
     for user in ("nobody", "daemon"):
         install(tmp_path, "agent", "--to", "https://hub:7070", "--user-name", user)
@@ -106,7 +147,8 @@ def test_a_dry_run_prints_every_step_and_needs_no_root(tmp_path: Path) -> None:
         "service", "install", "agent", "--to", "https://hub:7070", "--join", "hunter2",
         "--dry-run", env=ENV,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert "--join shows the token to every user" in done.stderr
     program = Path(sys.executable).with_name("fleet-smi")
     for text in (f"ExecStart={program} agent\n", "[Install]\n", "systemctl daemon-reload\n"):
         assert text in done.stdout
@@ -136,7 +178,7 @@ def test_without_systemd_it_says_what_to_do() -> None:
     if Path("/run/systemd/system").exists():
         pytest.skip("systemd runs this machine: this would install it")
     done = run_fleet_smi("service", "install", "hub", env=ENV)
-    assert_error_line(done, 1, "this machine does not run systemd: ")
+    assert_error_line(done, 1, "systemd does not run here: ")
 
 
 def test_without_root_it_says_to_use_sudo() -> None:
@@ -174,20 +216,24 @@ def test_every_service_has_a_limit_of_memory(role: str) -> None:
     assert re.search(r"^MemoryMax=\d+[MG]$", unit, re.MULTILINE)
 
 
+@pytest.mark.parametrize("user", ["daemon", None])
 @pytest.mark.parametrize("role", ["agent", "hub"])
-def test_systemd_analyze_accepts_the_unit(tmp_path: Path, role: str) -> None:
+def test_systemd_analyze_accepts_the_unit(tmp_path: Path, role: str, user: str | None) -> None:
     require_program("systemd-analyze")
     service = ServiceUnit(
         role=role,
         command=(sys.executable, "-m", "fleet_smi", role, "--config", "/etc/a b/100%$HOME.toml"),
-        user="daemon",
+        user=user,
+        env_file="/etc/fleet smi/agent.env",
         state_dir=f"/var/lib/fleet-smi/{role}",
         writable_paths=("/nfs/gpu status", "/data/50%"),
     )
     file = tmp_path / f"fleet-smi-{role}.service"
     file.write_text(render_unit(service))
+    scope = () if user else ("--user",)
+    runtime = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(file)],
+        ["systemd-analyze", *scope, "verify", "--man=no", str(file)], env=runtime,
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     about_us = [line for line in done.stderr.splitlines() if file.name in line]
@@ -201,7 +247,7 @@ argument = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "
 
 @given(st.lists(argument))
 def test_command_arguments_survive_quoting(arguments: list[str]) -> None:
-    text = render_unit(ServiceUnit(role="hub", command=("/x", *arguments), user="nobody"))
+    text = render_unit(replace(AGENT, command=("/x", *arguments)))
     (line,) = (line for line in text.split("\n") if line.startswith("ExecStart="))
     # A unit is quoted as for a shell, with % and $ doubled.
     read = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(line[10:])]

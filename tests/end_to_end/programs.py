@@ -34,14 +34,22 @@ class FleetSmiProcess:
     """A running fleet-smi program whose output goes to a log file."""
 
     def __init__(
-        self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
+        self,
+        *arguments: str,
+        env: Mapping[str, str],
+        log: Path,
+        command_prefix: Sequence[str] = (),
+        stdin: str = "",
     ) -> None:
         self._log = log
         command = [*command_prefix, sys.executable, "-m", "fleet_smi", *arguments]
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                command, env=dict(env), stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                command, env=dict(env), stdin=subprocess.PIPE, stdout=file, stderr=file
             )
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
+            pipe.write(stdin.encode())
         self.pid = self._process.pid
 
     @property
@@ -70,11 +78,18 @@ class Lab:
         self._started: list[FleetSmiProcess] = []
 
     def start(
-        self, *arguments: str, env: Mapping[str, str], log: Path, command_prefix: Sequence[str] = ()
+        self,
+        *arguments: str,
+        env: Mapping[str, str],
+        log: Path,
+        command_prefix: Sequence[str] = (),
+        stdin: str = "",
     ) -> FleetSmiProcess:
         """Start a program."""
         self._started.append(
-            FleetSmiProcess(*arguments, env=env, log=log, command_prefix=command_prefix)
+            FleetSmiProcess(
+                *arguments, env=env, log=log, command_prefix=command_prefix, stdin=stdin
+            )
         )
         return self._started[-1]
 
@@ -102,12 +117,18 @@ class AgentMachine:
         """Change what its simulated driver reports."""
         scenario.write(self._scenario)
 
-    def start_agent(self, *flags: str, command_prefix: Sequence[str] = ()) -> FleetSmiProcess:
+    def start_agent(
+        self, *flags: str, command_prefix: Sequence[str] = (), stdin: str = ""
+    ) -> FleetSmiProcess:
         """Start its agent."""
         interval = () if "--interval" in flags else ("--interval", str(INTERVAL_SECONDS))
         arguments = ("agent", "--state", str(self.state), *interval, *flags)
         return self._lab.start(
-            *arguments, env=self.env, log=self.folder / "log", command_prefix=command_prefix
+            *arguments,
+            env=self.env,
+            log=self.folder / "log",
+            command_prefix=command_prefix,
+            stdin=stdin,
         )
 
     def latest_sequence(self) -> int:
@@ -134,6 +155,7 @@ class LoopbackHub:
     """A hub on a fixed port of this machine, which can be restarted."""
 
     def __init__(self, lab: Lab, *flags: str) -> None:
+        self.folder = lab.folder
         self.state = lab.folder / "hub"
         self.port = free_port()
         self.url = f"{'https' if '--tls' in flags else 'http'}://127.0.0.1:{self.port}"

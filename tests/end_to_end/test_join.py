@@ -11,16 +11,30 @@ from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine
 from tests.machines import wait_until
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 @pytest.fixture
 def hub(lab: Lab) -> LoopbackHub:
     return LoopbackHub(lab, "--tls", "self-signed")
 
 
+def join_line(hub: LoopbackHub) -> tuple[str, list[str]]:
+    """Return the join token and the agent flags of the join command that the hub prints."""
+    line = hub.command("join-command", "--url", hub.url).stdout
+    echo, token, pipe, program, command, *flags = shlex.split(line)
+    assert (echo, pipe, program, command) == ("echo", "|", "fleet-smi", "agent")
+    return token, flags
+
+
 def join_flags(hub: LoopbackHub) -> list[str]:
-    """Return the agent flags of the join command that the hub prints."""
-    program, command, *flags = shlex.split(hub.command("join-command", "--url", hub.url).stdout)
-    assert (program, command) == ("fleet-smi", "agent")
-    return flags
+    """Return the flags for an agent that reads the join token from a file."""
+    token, flags = join_line(hub)
+    file = hub.folder / "join-token"
+    file.write_text(token)
+    file.chmod(0o600)
+    return [str(file) if flag == "-" else flag for flag in flags]
 
 
 def test_the_join_command_lets_a_node_join(lab: Lab, hub: LoopbackHub) -> None:
@@ -30,13 +44,51 @@ def test_the_join_command_lets_a_node_join(lab: Lab, hub: LoopbackHub) -> None:
     assert "fault=" not in agent.output
 
 
+@pytest.mark.parametrize("way", ["standard input", "--join", "variable"])
+def test_other_users_do_not_see_the_join_token_of_a_running_agent(
+    lab: Lab, hub: LoopbackHub, way: str
+) -> None:
+    token, flags = join_line(hub)
+    node = LoopbackMachine(lab, "node")
+    at = flags.index("--join-file")
+    others = [*flags[:at], *flags[at + 2 :]]
+    if way == "standard input":
+        agent = node.start_agent(*flags, stdin=f"{token}\n")
+    elif way == "--join":
+        agent = node.start_agent("--join", token, *others)
+    else:
+        node.env["FLEET_SMI_AGENT_JOIN"] = token
+        agent = node.start_agent(*others)
+    wait_until(lambda: hub.latest_sequence("node") > 2)
+    for pid in (agent.pid, *children(agent.pid)):
+        for name in ("cmdline", "environ"):
+            assert token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+    assert ("warning: --join shows the token" in agent.output) == (way == "--join")
+    assert token not in agent.output
+
+
+def test_a_hub_with_a_new_name_knows_its_nodes(lab: Lab, hub: LoopbackHub) -> None:
+    node, flags = LoopbackMachine(lab, "node"), join_flags(hub)
+    first = node.start_agent(*flags)
+    wait_until(lambda: "node" in hub.reporting())
+    first.kill()
+    wait_until(lambda: "node" not in hub.reporting())
+    at = flags.index("--join-file")
+    others = [*flags[:at], *flags[at + 2 :]]
+    renamed = [flag.replace("127.0.0.1", "localhost") for flag in others]
+    assert renamed != others
+    agent = node.start_agent(*renamed)
+    wait_until(lambda: "node" in hub.reporting())
+    assert "is a known hub with a new URL" in agent.output
+
+
 def test_a_joined_node_no_longer_needs_the_join_token(lab: Lab, hub: LoopbackHub) -> None:
     node, flags = LoopbackMachine(lab, "node"), join_flags(hub)
     first = node.start_agent(*flags)
     wait_until(lambda: "node" in hub.reporting())
     first.kill()
     wait_until(lambda: "node" not in hub.reporting())
-    at = flags.index("--join")
+    at = flags.index("--join-file")
     node.start_agent(*flags[:at], *flags[at + 2 :])
     wait_until(lambda: "node" in hub.reporting())
 

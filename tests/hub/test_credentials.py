@@ -158,15 +158,38 @@ def test_a_node_may_join_again_once_its_credential_is_revoked(credentials: Crede
     assert credentials.identify_token(new) is not None
 
 
-def test_a_node_that_missed_the_response_may_join_again(credentials: CredentialCache) -> None:
+def test_a_node_that_missed_the_response_joins_again_with_what_it_proposed(
+    credentials: CredentialCache,
+) -> None:
+    key = credentials.tokens.add("join", max_uses=1).secret
+    proposal = f"fsmi_node_{'a' * 64}"
+    first = credentials.redeem_join_token(key, "id-1", "gpu1", proposal)
+    # The only use of the join token is spent, and yet the node is not locked out.
+    assert credentials.redeem_join_token(key, "id-1", "gpu1", proposal) == first
+    assert first.secret == proposal
+    assert credentials.identify_token(proposal) is not None
+
+
+@pytest.mark.parametrize("proposal", [None, f"fsmi_node_{'b' * 64}"])
+def test_a_join_token_cannot_replace_a_credential_that_was_never_used(
+    credentials: CredentialCache, proposal: str | None
+) -> None:
     key = credentials.tokens.add("join").secret
-    lost = credentials.redeem_join_token(key, "id-1", "gpu1").secret
-    token = credentials.redeem_join_token(key, "id-1", "gpu1").secret
-    credentials.refresh()
-    assert credentials.identify_token(lost) is None
-    assert credentials.identify_token(token) is not None
+    token = credentials.redeem_join_token(key, "id-1", "gpu1", f"fsmi_node_{'a' * 64}").secret
     with pytest.raises(Refused, match="already has a credential"):
-        credentials.redeem_join_token(key, "id-1", "gpu1")
+        credentials.redeem_join_token(key, "id-1", "gpu1", proposal)
+    credentials.refresh()
+    assert credentials.identify_token(token) is not None
+
+
+def test_a_join_token_has_limits_by_default(
+    credentials: CredentialCache, clock: ManualClock
+) -> None:
+    issued = credentials.issue_token("join")
+    (token,) = credentials.tokens.list_all()
+    assert (token.expires_at, token.uses_left) == (clock.now + DAY, 100)
+    assert credentials.redeem_join_token(issued.secret, "id-1", "gpu1").secret
+    assert credentials.tokens.list_all()[0].uses_left == 99
 
 
 def test_a_used_credential_cannot_be_replaced_after_a_crash(

@@ -27,4 +27,19 @@ def test_a_server_that_is_not_a_hub_is_unreachable(
         reporter = HubSession(connection, CredentialFile(str(tmp_path)), join_token)
         with pytest.raises(Unreachable, match=f"^hub {peer.url}"):
             reporter.send_report([], "id", "name")
-    assert not any(tmp_path.iterdir())
+        assert CredentialFile(str(tmp_path)).get(peer.url) is None
+
+
+def test_a_credential_is_not_sent_to_a_hub_that_does_not_know_it(tmp_path: Path) -> None:
+    proof = b'{"proof": "%s"}' % (b"0" * 64)
+    files = CredentialFile(str(tmp_path))
+    files.store("http://former:7070", "fsmi_node_secret")
+    for response in (proof, b'{"error": {"code": "not_found", "message": "no such endpoint"}}'):
+        with (
+            ScriptedServer([http_response(response), http_response(b"", "401 No")]) as peer,
+            closing(HubConnection(peer.url)) as connection,
+        ):
+            with pytest.raises(Unreachable):
+                HubSession(connection, files).send_report([], "id", "name")
+            assert files.get(peer.url) is None
+            assert b"fsmi_node_secret" not in b"".join(peer.requests)

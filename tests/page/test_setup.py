@@ -28,8 +28,9 @@ def test_the_join_command_works(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Create join command").click()
     line = setup.locator("code").filter(has_text="--join").inner_text()
     arguments = line.split()
-    assert arguments[:4] == ["fleet-smi", "agent", "--to", hub.url]
-    hub.join("id-of-new", "new", arguments[arguments.index("--join") + 1])
+    assert arguments[3:7] == ["fleet-smi", "agent", "--to", hub.url]
+    expect(setup.get_by_text("valid for 24 hours and 100 machines")).to_be_visible()
+    hub.join("id-of-new", "new", arguments[1])
 
 
 def test_a_token_is_made_shown_once_and_revoked_once_confirmed(

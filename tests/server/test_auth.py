@@ -15,7 +15,7 @@ from fleet_smi.server.auth import (
     SESSION_COOKIE,
     AccessControl,
     Action,
-    check_bind,
+    bind_warning,
     check_same_origin,
 )
 from fleet_smi.server.http_error import Headers, HttpError
@@ -321,22 +321,22 @@ def test_guessing_tokens_is_rate_limited_and_valid_tokens_are_not(house: House) 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
 def test_on_loopback_the_hub_needs_no_credentials(host: str) -> None:
-    assert check_bind(host, has_viewers=False, insecure_open=False, tls=False) is None
+    assert bind_warning(host, has_viewers=False, insecure_open=False, tls=False) is None
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::", "10.0.0.1", "gpuhub", "localhost.example"])
-def test_beyond_loopback_it_needs_credentials_or_insecure_open(host: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"hub token add --role viewer.*--insecure-open"
-    ) as code_of:
-        check_bind(host, has_viewers=False, insecure_open=False, tls=True)
-    assert "\n" not in str(code_of.value)
-    assert check_bind(host, has_viewers=False, insecure_open=True, tls=False) is None
-    assert check_bind(host, has_viewers=True, insecure_open=False, tls=True) is None
-    assert check_bind(host, has_viewers=False, insecure_open=False, tls=True, proxied=True) is None
+def test_beyond_loopback_it_warns_until_somebody_has_access(host: str) -> None:
+    warning = bind_warning(host, has_viewers=False, insecure_open=False, tls=True)
+    assert warning is not None
+    assert "`fleet-smi hub token add --role viewer`" in warning
+    assert "\n" not in warning
+    assert bind_warning(host, has_viewers=False, insecure_open=True, tls=False) is None
+    assert bind_warning(host, has_viewers=True, insecure_open=False, tls=True) is None
+    proxied = bind_warning(host, has_viewers=False, insecure_open=False, tls=True, proxied=True)
+    assert proxied is None
 
 
 def test_unencrypted_tokens_cause_a_warning() -> None:
-    warning = check_bind("0.0.0.0", has_viewers=True, insecure_open=False, tls=False)
+    warning = bind_warning("0.0.0.0", has_viewers=True, insecure_open=False, tls=False)
     assert warning is not None
     assert "--tls self-signed" in warning

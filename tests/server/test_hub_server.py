@@ -5,6 +5,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fleet_smi.client.connection import HubConnection
@@ -62,11 +63,36 @@ def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> 
         assert not (tmp_path / "second" / ADMIN_TOKEN_FILE).exists()
 
 
-def test_listening_beyond_loopback_needs_a_viewer_credential(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs a viewer's token or a user"):
-        ThreadedHub(tmp_path, hub__listen="0.0.0.0:0")
+def test_a_hub_that_nobody_may_view_runs_and_says_what_to_do(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path, hub__listen="0.0.0.0:0") as hub:
+        assert "nobody has access to this hub yet" in (hub.server.warning or "")
+        for path in ("/", "/api/v1/fleet", "/metrics", "/api/v1/stream"):
+            refused = hub.request("GET", path)
+            assert refused.status == 401
+            error = msgspec.json.decode(refused.body)["error"]
+            assert error["code"] == "no_viewers"
+            assert "`fleet-smi hub token add --role viewer`" in error["message"]
+        page = hub.request("GET", "/", Accept="text/html")
+        assert (page.status, page.headers["content-type"][:9]) == (401, "text/html")
+        assert b"fleet-smi hub user add NAME" in page.body
+        assert hub.request("GET", "/healthz").status == 200
+        # As another process does: the hub opens without a restart.
+        token = hub.server.credentials.tokens.add("viewer").secret
+        wait_until(lambda: hub.request("GET", "/api/v1/fleet", token=token).status == 200)
+        assert b"unauthenticated" in hub.request("GET", "/api/v1/fleet").body
+        assert b"nobody has access" not in hub.request("GET", "/", Accept="text/html").body
+
+
+def test_a_join_token_lets_nobody_view(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path, hub__listen="0.0.0.0:0") as hub:
+        hub.server.credentials.issue_token("join")
+        assert b"no_viewers" in hub.request("GET", "/api/v1/fleet").body
+
+
+def test_an_open_hub_needs_no_credential(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__listen="0.0.0.0:0", hub__insecure_open=True) as hub:
         assert hub.server.warning is None
+        assert hub.request("GET", "/api/v1/fleet").status == 200
     assert not (tmp_path / ADMIN_TOKEN_FILE).exists()
 
 

@@ -1,10 +1,8 @@
 """The self-signed certificate of the hub: created once, kept, pinned by its fingerprint."""
 
 import logging
-import shlex
 import socket
 import ssl
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from cryptography import x509
 from fleet_smi.errors import StateError
 from fleet_smi.server import tls
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, SecurityMiddleware, Send
-from fleet_smi.server.tls import ensure_self_signed, fingerprint_of, join_command, read_fingerprint
+from fleet_smi.server.tls import ensure_self_signed, fingerprint_of, read_fingerprint
 from fleet_smi.server.uvicorn_server import TlsFiles
 from tests.server.loopback import serve_app
 
@@ -100,25 +98,3 @@ def test_an_expired_certificate_is_not_silently_replaced(
     monkeypatch.setattr(tls, "_DAYS", -0.5)
     with pytest.raises(StateError, match=r"tls\.pem has expired.*new fingerprint"):
         ensure_self_signed(tmp_path, NAMES)
-
-
-def test_the_join_command_is_valid_for_an_agent() -> None:
-    line = join_command("https://gpuhub:7070", "fsmi_join_x", "sha256:ab")
-    assert line == (
-        "fleet-smi agent --to https://gpuhub:7070 --join fsmi_join_x --fingerprint sha256:ab"
-    )
-    assert join_command("http://gpuhub:7070", "fsmi_join_x").endswith("--join fsmi_join_x")
-
-
-@pytest.mark.parametrize(
-    "evil", ["http://x; touch pwned", "$(touch pwned)", "`touch pwned`", "'\n"]
-)
-def test_nothing_in_the_join_line_is_run_by_the_shell(tmp_path: Path, evil: str) -> None:
-    line = join_command(evil, evil, evil)
-    assert shlex.split(line)[3::2] == [evil] * 3
-    script = f"fleet-smi() {{ printf '%s\\n' \"$3\"; }}; {line}".replace("fleet-smi", "fleet_smi")
-    done = subprocess.run(
-        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{evil}\n"
-    assert list(tmp_path.iterdir()) == []

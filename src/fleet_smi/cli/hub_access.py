@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from fleet_smi.hub.tokens import TokenStore
     from fleet_smi.hub.users import UserStore
 
-_JOIN_LIFETIME = "7d"
+_JOIN_LIFETIME, _JOIN_USES = "24h", 100
 _MODULES = (
     "fleet_smi.hub.tokens",
     "fleet_smi.hub.users",
+    "fleet_smi.server.join_line",
     "fleet_smi.server.tls",
     "fleet_smi.wire.json",
     "sqlalchemy.dialects.sqlite.pysqlite",
@@ -39,7 +40,7 @@ def add_parsers(actions: Any) -> None:
     _add_user_parsers(actions.add_parser("user", help="users who log in with a password"))
     join = actions.add_parser("join-command", help="print the command to run on a new node")
     join.add_argument("--url", help="the hub's URL for nodes (default: this machine's name)")
-    _add_limits(join, expires=_JOIN_LIFETIME)
+    _add_limits(join, _JOIN_LIFETIME, _JOIN_USES)
     _add_state(join)
     join.set_defaults(handler=_join_command)
 
@@ -82,7 +83,7 @@ def _add_token_parsers(parser: argparse.ArgumentParser) -> None:
     add = actions.add_parser("add", help="create a token; it is shown only once")
     add.add_argument("--role", choices=("viewer", "admin", "join"), required=True)
     add.add_argument("--note", default="", help="owner or purpose of the token")
-    _add_limits(add, expires=None)
+    _add_limits(add)
     listing = actions.add_parser("list", help="list valid tokens and when each was last used")
     listing.add_argument("--all", action="store_true", help="also expired and revoked ones")
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -113,14 +114,20 @@ def _add_user_parsers(parser: argparse.ArgumentParser) -> None:
         action.set_defaults(handler=handler)
 
 
-def _add_limits(parser: argparse.ArgumentParser, expires: str | None) -> None:
+def _add_limits(
+    parser: argparse.ArgumentParser, expires: str | None = None, uses: int | None = None
+) -> None:
+    default = f"{_JOIN_LIFETIME}" if expires else f"no limit, {_JOIN_LIFETIME} with --role join"
     parser.add_argument(
-        "--expires",
-        metavar="TIME",
-        default=expires,
-        help=f"lifetime, like 7d ({expires or 'no limit'})",
+        "--expires", metavar="TIME", default=expires, help=f"lifetime, like 7d ({default})"
     )
-    parser.add_argument("--uses", type=int, metavar="N", help="how many nodes may join with it")
+    parser.add_argument(
+        "--uses",
+        type=int,
+        metavar="N",
+        default=uses,
+        help=f"how many nodes may join with it ({_JOIN_USES})",
+    )
 
 
 def _add_state(parser: argparse.ArgumentParser) -> None:
@@ -192,7 +199,9 @@ def _set_password(args: argparse.Namespace) -> None:
 
 def _join_command(args: argparse.Namespace) -> None:
     from fleet_smi.hub.state_folder import read_running_hub
-    from fleet_smi.server.tls import join_command, read_fingerprint
+    from fleet_smi.model.units import parse_duration
+    from fleet_smi.server.join_line import describe_limits, join_command
+    from fleet_smi.server.tls import read_fingerprint
 
     settings = args.settings
     folder = Path(settings.hub.state)
@@ -200,14 +209,13 @@ def _join_command(args: argparse.Namespace) -> None:
     fingerprint = None if settings.hub.tls_cert else read_fingerprint(folder)
     # A running hub knows its address, which may differ from the settings of this shell.
     url = args.url or (running.url if running else _configured_url(settings, fingerprint))
+    lifetime_seconds, uses = parse_duration(args.expires), args.uses
     with _tokens(args) as tokens:
         issued = tokens.add(
-            "join",
-            "join-command",
-            lifetime_seconds=_seconds(args.expires),
-            max_uses=args.uses,
+            "join", "join-command", lifetime_seconds=lifetime_seconds, max_uses=uses
         )
-    _notice(f"run this on the node; token {issued.id}, valid for {args.expires}:")
+    limits = describe_limits(lifetime_seconds, uses)
+    _notice(f"run this line on each node; its token {issued.id} is {limits}:")
     print(join_command(url, issued.secret, fingerprint if url.startswith("https:") else None))
 
 

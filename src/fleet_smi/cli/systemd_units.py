@@ -16,6 +16,15 @@ _LIMITS = {
     # Four times what a hub of 10,000 nodes needs: whatever goes wrong, the machine survives it.
     "hub": ("TimeoutStopSec=10s", "MemoryMax=4G"),
 }
+# What a user's own systemd can do without root.
+_USER_HARDENING = """\
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+UMask=0077"""
 _HARDENING = """\
 # Four hardening options are missing on purpose: PrivateDevices and ProtectClock would hide
 # /dev/nvidia*, ProtectProc and ProcSubset the processes to be listed. Do not add them.
@@ -40,11 +49,15 @@ UMask=0077"""
 
 
 class ServiceUnit(Struct, frozen=True, kw_only=True):
-    """Values of one unit; `state_dir` is `None` if the settings name another folder."""
+    """Values of one unit; `state_dir` is `None` if the settings name another folder.
+
+    Without a `user` it is a unit of the user's own systemd, which runs it as that user.
+    """
 
     role: str
     command: tuple[str, ...]
-    user: str
+    user: str | None
+    env_file: str
     groups: tuple[str, ...] = ()
     state_dir: str | None = None
     writable_paths: tuple[str, ...] = ()
@@ -55,18 +68,13 @@ def unit_name(role: str) -> str:
     return f"fleet-smi-{role}.service"
 
 
-def env_file_path(role: str) -> str:
-    """Return the path of the environment file; only root can read it, so it may hold tokens."""
-    return f"/etc/fleet-smi/{role}.env"
-
-
 def render_unit(service: ServiceUnit) -> str:
     """Return the text of the unit file."""
     lines = [
         *_unit_section(service),
         *_service_section(service),
         *_access_lines(service),
-        *_install_section(),
+        *_install_section(service),
     ]
     return "\n".join(lines) + "\n"
 
@@ -75,8 +83,9 @@ def _unit_section(service: ServiceUnit) -> Iterator[str]:
     yield "# Written by `fleet-smi service install`. Change it with `systemctl edit`."
     yield "[Unit]"
     yield f"Description=fleet-smi {service.role}: {_DESCRIPTIONS[service.role]}"
-    yield "Wants=network-online.target"
-    yield "After=network-online.target nvidia-persistenced.service"
+    if service.user:  # targets of the machine are unknown to a user's systemd
+        yield "Wants=network-online.target"
+        yield "After=network-online.target nvidia-persistenced.service"
     if service.writable_paths:
         yield f"RequiresMountsFor={_join_quoted(service.writable_paths)}"
     yield "# No start limit: restarts are delayed by a growing backoff instead."
@@ -88,8 +97,11 @@ def _service_section(service: ServiceUnit) -> Iterator[str]:
     yield "[Service]"
     # systemd expands $NAME in ExecStart, and only there.
     yield f"ExecStart={_join_quoted([word.replace('$', '$$') for word in service.command])}"
+    if service.role == "hub":
+        yield "ExecReload=/bin/kill -HUP $MAINPID"
     # "-": without flags there is no such file, which is not an error.
-    yield f"EnvironmentFile=-{env_file_path(service.role)}"
+    # This one setting takes the rest of the line, blanks included.
+    yield f"EnvironmentFile=-{service.env_file.replace('%', '%%')}"
     yield "Restart=always"
     yield "RestartSec=2s"
     yield "# Backoff from 2 s to a minute; systemd before 254 ignores these two and waits 2 s."
@@ -104,6 +116,10 @@ def _service_section(service: ServiceUnit) -> Iterator[str]:
 
 
 def _access_lines(service: ServiceUnit) -> Iterator[str]:
+    if service.user is None:
+        yield _USER_HARDENING
+        yield ""
+        return
     yield f"User={service.user}"
     if service.groups:
         yield f"SupplementaryGroups={' '.join(service.groups)}"
@@ -119,9 +135,9 @@ def _access_lines(service: ServiceUnit) -> Iterator[str]:
     yield ""
 
 
-def _install_section() -> Iterator[str]:
+def _install_section(service: ServiceUnit) -> Iterator[str]:
     yield "[Install]"
-    yield "WantedBy=multi-user.target"
+    yield f"WantedBy={'multi-user' if service.user else 'default'}.target"
 
 
 def render_env_file(values: dict[str, str]) -> str:

@@ -31,7 +31,7 @@ class HubConnection:
         self.token = token
         self._fingerprint = fingerprint
         self._timeout_seconds = timeout_seconds
-        self._scheme, self._host, self._port, self._base = parse_hub_url(url)
+        self._scheme, self.host, self._port, self._base = parse_hub_url(url)
         self._open: Http1Connection | None = None
 
     def request(
@@ -88,13 +88,13 @@ class HubConnection:
         return response._replace(body=_decompress(response.body, max_bytes))
 
     def _connect(self) -> Http1Connection:
-        sock = _socket(self._host, self._port, self._timeout_seconds)
+        sock = _socket(self.host, self._port, self._timeout_seconds)
         if self._scheme == "https":
             # Imported here: an agent that uses plain HTTP never loads OpenSSL.
             from fleet_smi.client.tls import wrap_tls
 
-            sock = wrap_tls(sock, self._host, self.url, self._fingerprint)
-        name = f"[{self._host}]" if ":" in self._host else self._host
+            sock = wrap_tls(sock, self.host, self.url, self._fingerprint)
+        name = f"[{self.host}]" if ":" in self.host else self.host
         return Http1Connection(sock, f"{name}:{self._port}", self._timeout_seconds)
 
     def _translate(self, error: Exception) -> Unreachable | Refused | Undecodable:

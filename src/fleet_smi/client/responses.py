@@ -29,6 +29,10 @@ class _JoinDocument(Struct):
     token: str
 
 
+class _ProofDocument(Struct):
+    proof: str
+
+
 def decode_response(body: bytes, response_type: type[_T]) -> _T:
     """Decode a JSON response; raise `Undecodable` if it is not of that type."""
     try:
@@ -43,6 +47,11 @@ def decode_response(body: bytes, response_type: type[_T]) -> _T:
 def decode_join_token(body: bytes) -> str:
     """The token of a node that has joined; raise `Undecodable` if there is none."""
     return decode_response(body, _JoinDocument).token
+
+
+def decode_proof(body: bytes) -> str:
+    """The proof of a hub's identity; raise `Undecodable` if there is none."""
+    return decode_response(body, _ProofDocument).proof
 
 
 def decode_error(body: bytes) -> ErrorResponse | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hmac import compare_digest
+from secrets import token_bytes
 from typing import Literal
 
 from msgspec import Struct
@@ -21,9 +22,10 @@ from sqlalchemy import Engine
 from fleet_smi.errors import Refused, StateError
 from fleet_smi.hub.database import read_fact, read_transaction
 from fleet_smi.hub.sessions import SessionStore
-from fleet_smi.hub.tokens import IssuedToken, Token, TokenStore, token_digest
+from fleet_smi.hub.tokens import IssuedToken, Token, TokenStore
 from fleet_smi.hub.users import UserRole, UserStore
 from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.wire.credential_proof import credential_digest, credential_proof
 
 logger = logging.getLogger(__name__)
 Role = Literal["node", "viewer", "admin"]
@@ -68,12 +70,13 @@ class CredentialCache:
         self._clock = clock
         self._local_admin = {} if local_admin_token is None else _local_entry(local_admin_token)
         # For the threads that write. The event loop reads without it: a reload replaces
-        # `_entries`, `_nodes` and `_users` whole.
+        # `_entries`, `_node_digests` and `_users` whole.
         self._lock = threading.Lock()
         # Each Argon2 hash takes 19 MiB and most of a tenth of a second: one at a time.
         self._password_thread = ThreadPoolExecutor(1, "password")
         self._entries: dict[bytes, _Entry] = {}
-        self._nodes: frozenset[str] = frozenset()
+        self._has_viewer_token = False
+        self._node_digests: dict[str, bytes] = {}
         self._users: dict[str, tuple[UserRole, str]] = {}
         self._used: set[str] = set()
         self._never_used: set[str] = set()
@@ -84,18 +87,15 @@ class CredentialCache:
     @property
     def has_viewer_credentials(self) -> bool:
         """Whether there is a user, or a token of a viewer or admin besides the local one."""
-        identities = (entry.identity for entry in self._entries.values())
-        return bool(self._users) or any(
-            identity.role != "node" and identity.token_id is not None for identity in identities
-        )
+        return bool(self._users) or self._has_viewer_token
 
     def has_node_credential(self, node_id: str) -> bool:
         """Whether this node has a credential of its own."""
-        return node_id in self._nodes
+        return node_id in self._node_digests
 
     def identify_token(self, token: str) -> Identity | None:
         """The identity of a token; `None` if it is unknown, expired or revoked."""
-        digest = token_digest(token)
+        digest = credential_digest(token)
         entry = self._entries.get(digest)
         if entry is None or not compare_digest(entry.digest, digest):
             return None
@@ -140,22 +140,21 @@ class CredentialCache:
             # It may have given the user a new stamp.
             await loop.run_in_executor(self._password_thread, self.refresh)
 
-    def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
+    def redeem_join_token(
+        self, join_token: str, node_id: str, name: str, proposal: str | None = None
+    ) -> IssuedToken:
         """Exchange a join token for the credential of a node; raise `Refused`. Blocking."""
         name = sanitize_text(name, 128) or node_id
-        if len(self._nodes) >= _MAX_NODES:
+        if len(self._node_digests) >= _MAX_NODES:
             raise Refused(f"this hub has reached its limit of {_MAX_NODES} nodes", name)
         with self._lock:
-            # First: a credential in use that is not yet marked so would count as unused, and
-            # could be replaced.
-            self._mark_used()
-            issued = self.tokens.redeem_join_token(join_token, node_id, name)
+            issued = self.tokens.redeem_join_token(join_token, node_id, name, proposal)
             identity = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)
-            digest = token_digest(issued.secret)
+            digest = credential_digest(issued.secret)
             # Not at the next refresh: the node sends its first report right after this response.
             self._entries[digest] = _Entry(digest, identity, None)
             self._never_used.add(issued.id)
-            self._nodes |= {node_id}
+            self._node_digests = {**self._node_digests, node_id: digest}
         return issued
 
     def issue_token(
@@ -170,6 +169,14 @@ class CredentialCache:
         issued = self.tokens.add(role, note, lifetime_seconds=lifetime_seconds, max_uses=max_uses)
         self._read()
         return issued
+
+    def prove_node_credential(self, node_id: str, challenge: bytes) -> bytes:
+        """Prove to a node that this hub knows its credential, without revealing that.
+
+        For a node without one the answer is random: strangers cannot find out which nodes exist.
+        """
+        digest = self._node_digests.get(node_id) or token_bytes(32)
+        return credential_proof(digest, challenge)
 
     def revoke_token(self, token_or_node_id: str) -> bool:
         """Revoke a token by its id, or that of a node; whether there was one. Blocking."""
@@ -199,7 +206,7 @@ class CredentialCache:
 
     def _read(self) -> None:
         with self._lock:
-            # The first use is saved promptly: another join may replace an unused credential.
+            # The first use is saved promptly: an admin looks whether a new token works.
             due = self._clock() >= self._marked_at + _MARK_USED_SECONDS
             if due or self._used & self._never_used:
                 self._mark_used()
@@ -213,7 +220,11 @@ class CredentialCache:
 
     def _cache_tokens(self, tokens: Mapping[bytes, Token]) -> None:
         self._never_used = {token.id for token in tokens.values() if token.used_at is None}
-        self._nodes = frozenset(token.node_id for token in tokens.values() if token.node_id)
+        # Not when it is asked for: strangers ask, and there may be a token of every node.
+        self._has_viewer_token = any(token.role in ("viewer", "admin") for token in tokens.values())
+        self._node_digests = {
+            token.node_id: digest for digest, token in tokens.items() if token.node_id
+        }
         entries = [_entry(digest, token) for digest, token in tokens.items()]
         self._entries = {entry.digest: entry for entry in entries if entry} | self._local_admin
 
@@ -239,5 +250,5 @@ def _entry(digest: bytes, token: Token) -> _Entry | None:
 
 
 def _local_entry(token: str) -> dict[bytes, _Entry]:
-    digest = token_digest(token)
+    digest = credential_digest(token)
     return {digest: _Entry(digest, Identity(role="admin", name="this machine"), None)}

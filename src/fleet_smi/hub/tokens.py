@@ -7,12 +7,11 @@ guess that a slow password hash would protect. It is shown once, when it is crea
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, Literal
 
 from msgspec import Struct
-from sqlalchemy import Connection, Engine, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from fleet_smi.errors import Refused, UsageError
@@ -23,8 +22,12 @@ from fleet_smi.hub.database import (
     write_transaction,
 )
 from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.wire.credential_proof import credential_digest
 
 TokenRole = Literal["node", "viewer", "admin", "join"]
+JOIN_LIFETIME_SECONDS = 86400.0
+JOIN_MAX_USES = 100
+"""Limits of a join token for which none are given: it is pasted, and pasted text gets around."""
 _MAX_TEXT_LENGTH = 128
 _MARK_USED = update(tokens).where(tokens.c.id == bindparam("used")).values(used_at=bindparam("at"))
 
@@ -58,11 +61,6 @@ class IssuedToken(Struct, frozen=True):
     secret: str
 
 
-def token_digest(secret: str) -> bytes:
-    """The hash that is stored instead of the token."""
-    return sha256(secret.encode(errors="replace")).digest()
-
-
 class TokenStore:
     """The tokens in the database; every call blocks for the disk."""
 
@@ -89,9 +87,15 @@ class TokenStore:
         lifetime_seconds: float | None = None,
         max_uses: int | None = None,
     ) -> IssuedToken:
-        """Create a token; raise `UsageError` for `max_uses` of any but a join token."""
+        """Create a token; raise `UsageError` for `max_uses` of any but a join token.
+
+        A join token has a lifetime and a number of uses, also if none are given.
+        """
         if max_uses is not None and (role != "join" or max_uses < 1):
             raise UsageError("only a join token can have a number of uses, at least 1")
+        if role == "join":
+            max_uses = max_uses or JOIN_MAX_USES
+            lifetime_seconds = lifetime_seconds or JOIN_LIFETIME_SECONDS
         with write_transaction(self._engine) as connection:
             return self._add(
                 connection, role, note, lifetime_seconds=lifetime_seconds, uses_left=max_uses
@@ -106,11 +110,14 @@ class TokenStore:
             bump_credentials_revision(connection)
         return revoked > 0
 
-    def redeem_join_token(self, join_token: str, node_id: str, name: str) -> IssuedToken:
+    def redeem_join_token(
+        self, join_token: str, node_id: str, name: str, proposal: str | None = None
+    ) -> IssuedToken:
         """Exchange a join token for the credential of a node; raise `Refused`.
 
-        A credential that is in use is never replaced: a join token must not let its holder take
-        over a node. One that was never used is: its node may have missed the response.
+        An existing credential is never replaced: a join token must not let its holder take over
+        a node. A node that missed the response sends the secret that it had proposed again, and
+        has its credential then.
         """
         if not node_id or sanitize_text(node_id, _MAX_TEXT_LENGTH) != node_id:
             raise Refused("invalid node id")
@@ -118,9 +125,10 @@ class TokenStore:
             # One transaction: if the node has a credential, the insert violates the index and
             # the join token is not spent.
             with write_transaction(self._engine) as connection:
+                if proposal is not None and (known := _find_id(connection, node_id, proposal)):
+                    return IssuedToken(known, proposal)
                 self._spend(connection, join_token)
-                _delete_unused(connection, node_id)
-                return self._add(connection, "node", name, node_id=node_id)
+                return self._add(connection, "node", name, secret=proposal, node_id=node_id)
         except IntegrityError:
             raise Refused(
                 "this node id already has a credential; if the node has lost it, run "
@@ -136,7 +144,7 @@ class TokenStore:
                 connection.execute(_MARK_USED, rows)
 
     def _spend(self, connection: Connection, secret: str) -> None:
-        digest = token_digest(secret)
+        digest = credential_digest(secret)
         row = connection.execute(select(tokens).where(tokens.c.digest == digest)).first()
         if row is None or row.role != "join" or not compare_digest(row.digest, digest):
             reason: str | None = "is unknown"
@@ -156,15 +164,17 @@ class TokenStore:
         role: TokenRole,
         note: str,
         *,
+        secret: str | None = None,
         lifetime_seconds: float | None = None,
         **columns: Any,
     ) -> IssuedToken:
         now = self._clock()
-        issued = IssuedToken(secrets.token_hex(4), f"fsmi_{role}_{secrets.token_urlsafe(32)}")
+        secret = secret or f"fsmi_{role}_{secrets.token_urlsafe(32)}"
+        issued = IssuedToken(secrets.token_hex(4), secret)
         connection.execute(
             insert(tokens).values(
                 id=issued.id,
-                digest=token_digest(issued.secret),
+                digest=credential_digest(issued.secret),
                 role=role,
                 note=sanitize_text(note, _MAX_TEXT_LENGTH),
                 created_at=now,
@@ -176,9 +186,14 @@ class TokenStore:
         return issued
 
 
-def _delete_unused(connection: Connection, node_id: str) -> None:
-    unused = tokens.c.used_at.is_(None) & tokens.c.revoked_at.is_(None)
-    connection.execute(delete(tokens).where(tokens.c.node_id == node_id, unused))
+def _find_id(connection: Connection, node_id: str, secret: str) -> str | None:
+    """The id of the node's valid credential, if this secret is it."""
+    row = connection.execute(
+        select(tokens).where(tokens.c.node_id == node_id, tokens.c.revoked_at.is_(None))
+    ).first()
+    if row is None or not compare_digest(row.digest, credential_digest(secret)):
+        return None
+    return str(row.id)
 
 
 def _token(row: Row[Any]) -> Token:

@@ -9,6 +9,7 @@ from fleet_smi.errors import UsageError
 
 _NAME = "credential.json"
 _MAX_BYTES = 1 << 20
+_PROPOSED = "proposed to "
 
 
 class CredentialFile:
@@ -22,9 +23,34 @@ class CredentialFile:
         """The token for that hub, if it was joined; raise `UsageError` if the file is unsafe."""
         return self._read().get(hub)
 
+    def get_others(self, hub: str) -> set[str]:
+        """The tokens for other hubs: one of them may be this hub under its former URL."""
+        return {
+            token
+            for name, token in self._read().items()
+            if name != hub and not name.startswith(_PROPOSED)
+        }
+
     def store(self, hub: str, token: str) -> None:
         """Save the token for that hub; raise `OSError` if it cannot be written."""
         tokens = {**self._read(), hub: token}
+        tokens.pop(_PROPOSED + hub, None)
+        self._write(tokens)
+
+    def propose(self, hub: str) -> str:
+        """The token to propose to that hub, saved before it is sent; raise `OSError`.
+
+        It stays the same until the hub has accepted one: where a response was lost, the hub
+        recognises the node by it.
+        """
+        tokens = self._read()
+        name = _PROPOSED + hub
+        if name not in tokens:
+            tokens[name] = f"fsmi_node_{os.urandom(32).hex()}"
+            self._write(tokens)
+        return tokens[name]
+
+    def _write(self, tokens: dict[str, str]) -> None:
         os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103
         # Synced and renamed: a crash leaves the old tokens or the new ones, never an empty file.
         # O_EXCL and O_NOFOLLOW: never through a link that another user has put there.

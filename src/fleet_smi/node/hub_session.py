@@ -1,13 +1,14 @@
 """An agent's session with its hub: join once for a credential, then send reports."""
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 
 import msgspec
 
 from fleet_smi.client.connection import HubConnection, Response
-from fleet_smi.client.responses import decode_error, decode_join_token
+from fleet_smi.client.responses import decode_error, decode_join_token, decode_proof
 from fleet_smi.errors import (
     DeliveryError,
     Refused,
@@ -18,6 +19,12 @@ from fleet_smi.errors import (
 )
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.node.credential_file import CredentialFile
+from fleet_smi.wire.credential_proof import (
+    PROPOSAL_HEADER,
+    build_challenge,
+    credential_digest,
+    credential_proof,
+)
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
 
 logger = logging.getLogger(__name__)
@@ -31,7 +38,8 @@ _PERMANENT_STATUSES = (400, 413, 422)
 class HubSession:
     """Sends reports to one hub with the credential for that hub.
 
-    A stored credential wins over the join token, which is sent to this hub only.
+    A stored credential wins over the join token, which is sent to this hub only. A hub that has a
+    new URL gets its credential when it has proved that it knows it.
     """
 
     def __init__(
@@ -44,9 +52,12 @@ class HubSession:
         self._credentials = credential_file
         self._join_token = join_token
         connection.token = credential_file.get(connection.url)
+        self._others_tried = False
 
     def send_report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
         """Send encoded snapshots; raise `Undecodable` only if the hub will never accept them."""
+        if self._connection.token is None and not self._others_tried:
+            self._recognize_hub(node_id)
         if self._connection.token is None and self._join_token is not None:
             self._join(self._join_token, node_id, name)
         body = encode_report(snapshots, time.time())
@@ -64,24 +75,60 @@ class HubSession:
         """Close the connection; a request in progress fails."""
         self._connection.close()
 
+    def _recognize_hub(self, node_id: str) -> None:
+        """Take the credential of another URL if this hub knows it: then it is the same hub."""
+        others = self._credentials.get_others(self._connection.url)
+        if others:
+            nonce = os.urandom(32).hex()
+            challenge = build_challenge(nonce, self._connection.host)
+            proof = self._request_proof(node_id, nonce)
+            for token in others:
+                if credential_proof(credential_digest(token), challenge).hex() == proof:
+                    self._store(token)
+                    logger.info('hub="%s" is a known hub with a new URL', self._connection.url)
+        self._others_tried = True
+
+    def _request_proof(self, node_id: str, nonce: str) -> str | None:
+        """The hub's proof, `None` from a hub that cannot give one."""
+        body = msgspec.json.encode({"node_id": node_id, "nonce": nonce})
+        response = self._send("/api/v1/identity", body, {"Content-Type": "application/json"})
+        if response.status >= 500 or response.status == _TOO_MANY_REQUESTS:
+            raise self._error_from(response)  # it may be the hub all the same: ask again
+        try:
+            return decode_proof(response.body) if response.status < 300 else None
+        except Undecodable:
+            return None
+
+    def _store(self, token: str) -> None:
+        try:
+            self._credentials.store(self._connection.url, token)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        self._connection.token = token
+
+    def _unwritable(self, error: OSError) -> Refused:
+        return Refused(f"{self._credentials.path} cannot be written: {error.strerror}")
+
     def _join(self, token: str, node_id: str, name: str) -> None:
         body = msgspec.json.encode({"node_id": node_id, "name": name})
+        try:
+            # Before: a disk that is full must not cost the node its credential.
+            proposal = self._credentials.propose(self._connection.url)
+        except OSError as error:
+            raise self._unwritable(error) from None
         self._connection.token = token
         try:
-            credential = self._request_credential(body)
-            self._credentials.store(self._connection.url, credential)
+            self._store(self._request_credential(body, proposal))
             logger.info('joined="%s" name="%s"', self._connection.url, sanitize_text(name, 128))
-        except OSError as error:
-            path = self._credentials.path
-            raise Refused(f"joined, but {path} cannot be written: {error.strerror}") from None
         finally:
             # The join token is good for joining only. Where that failed, there is no credential,
             # and the next report joins again.
             self._connection.token = self._credentials.get(self._connection.url)
 
-    def _request_credential(self, body: bytes) -> str:
+    def _request_credential(self, body: bytes, proposal: str) -> str:
+        proposed = {PROPOSAL_HEADER: proposal}
         try:
-            response = self._post("/api/v1/join", body, "application/json")
+            response = self._post("/api/v1/join", body, "application/json", proposed)
         except Undecodable as error:
             # The hub rejects the join, not a sample: none must be dropped for it.
             raise Refused(error.message) from None
@@ -90,16 +137,19 @@ class HubSession:
         except Undecodable as error:
             raise Unreachable(f"{self._where} gives no credential: {error.message}") from None
 
-    def _post(self, path: str, body: bytes, content_type: str) -> Response:
-        try:
-            response = self._connection.request(
-                "POST", path, body, {"Content-Type": content_type}, _MAX_RESPONSE_BYTES
-            )
-        except Undecodable as error:  # not HTTP: it is no hub
-            raise Unreachable(error.message) from None
+    def _post(
+        self, path: str, body: bytes, content_type: str, headers: dict[str, str] | None = None
+    ) -> Response:
+        response = self._send(path, body, {"Content-Type": content_type, **(headers or {})})
         if response.status >= 300:
             raise self._error_from(response)
         return response
+
+    def _send(self, path: str, body: bytes, headers: dict[str, str]) -> Response:
+        try:
+            return self._connection.request("POST", path, body, headers, _MAX_RESPONSE_BYTES)
+        except Undecodable as error:  # not HTTP: it is no hub
+            raise Unreachable(error.message) from None
 
     def _error_from(self, response: Response) -> DeliveryError:
         error = decode_error(response.body)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 from fleet_smi.config.ip_addresses import IpNetworks, is_loopback
-from fleet_smi.errors import UsageError
 from fleet_smi.hub.credentials import CredentialCache, Identity, Role
 from fleet_smi.hub.sessions import SESSION_LIFETIME_SECONDS
 from fleet_smi.model.safe_text import sanitize_text
@@ -22,26 +21,26 @@ _BAD_TOKEN = HttpError(401, "bad_token", "unknown token: it is expired, revoked 
 _UNAUTHENTICATED = HttpError(
     401, "unauthenticated", "authentication required: send a token, or log in"
 )
+NO_VIEWERS = HttpError(
+    401,
+    "no_viewers",
+    "nobody has access to this hub yet: run `fleet-smi hub token add --role viewer` or "
+    "`fleet-smi hub user add NAME` as root or as the hub's user on its machine",
+)
 _BAD_LOGIN = HttpError(401, "bad_login", "wrong name or password")
 _BAD_PASSWORD = HttpError(403, "bad_password", "wrong password")
 _CROSS_SITE = HttpError(403, "cross_site", "cross-origin requests are not allowed")
 _NOT_JSON = HttpError(415, "not_json", "send this as application/json")
 
 
-def check_bind(
+def bind_warning(
     host: str, *, has_viewers: bool, insecure_open: bool, tls: bool, proxied: bool = False
 ) -> str | None:
-    """Check that an address may be listened on; return a warning where tokens go unencrypted.
-
-    Raise `UsageError` where a hub without any viewer's credential would be reachable by others.
-    """
+    """What the admin should know about a hub that listens there, `None` if there is nothing."""
     if is_loopback(host) or insecure_open:
         return None
     if not has_viewers and not proxied:
-        raise UsageError(
-            f"listening on {host or 'all addresses'} needs a viewer's token or a user: run "
-            "`fleet-smi hub token add --role viewer` first, or pass --insecure-open"
-        )
+        return NO_VIEWERS.message
     if tls:
         return None
     return "tokens and passwords travel unencrypted: use --tls self-signed, or a proxy with TLS"
@@ -91,7 +90,7 @@ class AccessControl:
                 return refusal
         if identity is None and self._is_open(headers, peer):
             return ANONYMOUS
-        return identity or _UNAUTHENTICATED
+        return identity or self._unauthenticated
 
     def authorize(
         self, identity: Identity, action: Action, node_id: str | None = None
@@ -158,6 +157,12 @@ class AccessControl:
                 if hop.strip() and hop not in self._proxies:
                     return hop.strip()
         return peer
+
+    @property
+    def _unauthenticated(self) -> HttpError:
+        # A hub starts before anybody has access; logging in could not help then.
+        is_new = not self._credentials.has_viewer_credentials and not self._user_header
+        return NO_VIEWERS if is_new else _UNAUTHENTICATED
 
     def _is_allowed(self, identity: Identity, action: Action, node_id: str | None) -> bool:
         if action == "administrate":

@@ -30,7 +30,7 @@ from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.paths import ensure_private_folder
 from fleet_smi.server.app import App
-from fleet_smi.server.auth import AccessControl, check_bind
+from fleet_smi.server.auth import AccessControl, bind_warning
 from fleet_smi.server.listeners import Listener, build_listeners
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
@@ -68,8 +68,7 @@ class HubServer:
             self.credentials = self._credentials()
             stack.callback(self.credentials.close)
             self.tls, self.fingerprint = _certificate(settings, self.state_folder)
-            # Before the socket is bound: an unprotected hub must not be reachable for a moment.
-            self.warning = self._check_bind(settings)
+            self.warning = self._bind_warning(settings)
             node_store = NodeStore(self._engine, NodeCheckpoint)
             stack.callback(node_store.close)
             self._push = PushSource()
@@ -115,8 +114,8 @@ class HubServer:
             self._engine, local_admin_token=state_folder.create_local_admin_token(self.state_folder)
         )
 
-    def _check_bind(self, settings: HubSettings) -> str | None:
-        return check_bind(
+    def _bind_warning(self, settings: HubSettings) -> str | None:
+        return bind_warning(
             settings.listen.host,
             has_viewers=self.credentials.has_viewer_credentials,
             insecure_open=settings.insecure_open,

@@ -74,7 +74,7 @@ class AllowedHosts:
     def _is_own_name(self, host: bytes) -> bool:
         if len(host) > _MAX_HOST_BYTES:
             return False
-        name = _normalize(_without_port(host.decode("latin-1")))
+        name = host_without_port(host.decode("latin-1"))
         if name in self._names or is_loopback(name):
             return True
         return self._any_address and parse_address(name) is not None
@@ -115,11 +115,12 @@ async def send_error(error: HttpError, send: Send) -> None:
     await send({"type": "http.response.body", "body": error.body})
 
 
-def _without_port(host: str) -> str:
+def host_without_port(host: str) -> str:
+    """The name or address in a Host header, in lower case and without brackets."""
     if host.startswith("["):
-        return host.partition("]")[0] + "]"
+        return _normalize(host.partition("]")[0])
     name, _, port = host.rpartition(":")
-    return name if name and port.isdecimal() else host
+    return _normalize(name if name and port.isdecimal() else host)
 
 
 def _normalize(name: str) -> str:

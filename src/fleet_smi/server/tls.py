@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from shlex import join as shell_line
 from typing import NamedTuple
 
 from cryptography import x509
@@ -76,12 +75,6 @@ def read_fingerprint(folder: Path) -> str | None:
 def fingerprint_of(certificate: bytes) -> str:
     """The fingerprint of a certificate in DER encoding, as "sha256:…"."""
     return f"sha256:{sha256(certificate).hexdigest()}"
-
-
-def join_command(url: str, join_token: str, fingerprint: str | None = None) -> str:
-    """The command line to paste on a node so that it joins this hub."""
-    pin = [] if fingerprint is None else ["--fingerprint", fingerprint]
-    return shell_line(["fleet-smi", "agent", "--to", url, "--join", join_token, *pin])
 
 
 def _create(names: Iterable[str]) -> bytes:

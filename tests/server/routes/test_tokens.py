@@ -77,8 +77,9 @@ def test_the_credential_of_a_node_is_revoked_by_the_id_of_the_node(
 def test_the_join_line_has_the_url_that_the_admin_used(hub: ThreadedHub, admin: str) -> None:
     made = json_of(hub.request_json("POST", LINE, {"uses": 1}, token=admin))
     message = shlex.split(made["line"])
-    assert message[:5] == ["fleet-smi", "agent", "--to", hub.url, "--join"]
-    assert hub.join("id-of-gpu01", "gpu01", message[5])
+    assert message[3:] == ["fleet-smi", "agent", "--to", hub.url, "--join-file", "-"]
+    assert made["limits"] == "valid for 24 hours and 1 machine"
+    assert hub.join("id-of-gpu01", "gpu01", message[1])
     good = json_of(hub.request("GET", TOKENS, token=admin))["tokens"]
     assert made["id"] not in [each["id"] for each in good]
 
@@ -86,15 +87,15 @@ def test_the_join_line_has_the_url_that_the_admin_used(hub: ThreadedHub, admin: 
 def test_the_join_line_has_the_origin_of_a_proxy(hub: ThreadedHub, admin: str) -> None:
     requested = {"Origin": "https://gpus.example", "Content_Type": "application/json"}
     made = json_of(hub.request("POST", LINE, b"{}", token=admin, **requested))
-    assert shlex.split(made["line"])[3] == "https://gpus.example"
+    assert shlex.split(made["line"])[6] == "https://gpus.example"
 
 
 def test_the_join_line_pins_a_self_signed_certificate(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path, hub__tls="self-signed") as hub:
         made = json_of(hub.request_json("POST", LINE, {}, token=hub.token("admin")))
         message = shlex.split(made["line"])
-        assert message[3].startswith("https://127.0.0.1:")
-        assert message[6:] == ["--fingerprint", hub.server.fingerprint]
+        assert message[6].startswith("https://127.0.0.1:")
+        assert message[9:] == ["--fingerprint", hub.server.fingerprint]
 
 
 @pytest.mark.parametrize(

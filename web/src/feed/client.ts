@@ -29,7 +29,7 @@ export async function send<T = undefined>(method: Exclude<Method, "GET">, path: 
 async function request(method: Method, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(`/api/v1/${path}`, {
+    response = await fetch(`api/v1/${path}`, {
       method,
       cache: "no-store",
       ...(signal && { signal }),

@@ -54,7 +54,7 @@ async function connect(lastId: string, onEvent: OnEvent): Promise<"lost" | "unau
     idle = setTimeout(() => abort.abort(), IDLE_TIMEOUT_MS);
   };
   try {
-    const response = await fetch("/api/v1/stream", {
+    const response = await fetch("api/v1/stream", {
       headers: { Accept: "text/event-stream", ...(lastId && { "Last-Event-ID": lastId }) },
       signal: abort.signal,
       cache: "no-store",

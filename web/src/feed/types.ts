@@ -140,6 +140,10 @@ export interface Host {
   memory_total_bytes: number | null;
 }
 
+export interface IdentityProof {
+  proof: string;
+}
+
 export interface InstancePayload {
   uuid: string;
   profile: string | null;
@@ -175,6 +179,7 @@ export interface Jobs {
 export interface JoinLine {
   id: string;
   line: string;
+  limits: string;
 }
 
 export interface Joined {

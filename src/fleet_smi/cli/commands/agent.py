@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from fleet_smi.cli.join_token import add_join_arguments, clear_join_variable, take_join_token
 from fleet_smi.errors import UsageError
 from fleet_smi.node.outlets import OUTLETS, OutletOptions, build_outlets
 from fleet_smi.node.reader import Reader
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 HELP = "report this machine to a hub, a shared folder or a pipe, or serve its reports over HTTP"
 EXAMPLES = """\
-  fleet-smi agent --to https://gpuhub:7070 --join TOKEN --fingerprint sha256:…
+  echo TOKEN | fleet-smi agent --to https://gpuhub:7070 --join-file - --fingerprint sha256:…
   fleet-smi agent --serve :7071 --serve-token-file /etc/fleet-smi/serve-token
   fleet-smi agent --drop /nfs/gpu-status
   fleet-smi agent --drop /nfs/gpu-status --once --jitter 20     (from cron)
@@ -45,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add(outlet.flag, action="store_true", help=outlet.help)
         else:
             add(outlet.flag, metavar=outlet.metavar, help=outlet.help)
-    add("--join", metavar="TOKEN", help="the hub's join token, needed the first time")
-    add("--join-file", metavar="FILE", help="file with the join token")
+    add_join_arguments(parser)
     add("--fingerprint", metavar="sha256:…", help="accept only this certificate of the hub")
     add("--serve-token-file", metavar="FILE", help="file with the token --serve requires")
     add("--insecure-open", action="store_true", help="with --serve: no token required")
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     """Report until a signal; with `--once`, raise `DeliveryError` if the report fails."""
     if args.jitter and not args.once:
         raise UsageError("--jitter needs --once: a running agent has its own jitter")
+    args.join = take_join_token(args)
     # Cron starts all nodes in the same second: spread their load on the hub or file server.
     time.sleep(max(0.0, args.jitter) * random.random())  # noqa: S311
     # Started first, so that it loads the driver's library during the imports of `_agent`.
@@ -93,6 +94,7 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
     from fleet_smi.node.sampler import Sampler
 
     settings = config.load(flags=_flags(args))
+    clear_join_variable()
     sampler = Sampler(
         reader,
         root=settings.node.root,

@@ -2,7 +2,6 @@
 
 import argparse
 import grp
-import os
 import pwd
 import re
 import shlex
@@ -14,14 +13,16 @@ from typing import NamedTuple
 import fleet_smi
 from fleet_smi import config
 from fleet_smi.cli.atomic_write import write_file
+from fleet_smi.cli.join_token import add_join_arguments, take_join_token
+from fleet_smi.cli.service_scope import SYSTEM, ServiceScope, require_manager, user_scope
 from fleet_smi.cli.systemd_units import (
     STATE_DIR,
     ServiceUnit,
-    env_file_path,
     render_env_file,
     render_unit,
     unit_name,
 )
+from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.config.layers import DEFAULT_ORIGIN, SettingsLayer
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.node.bindings import systemd
@@ -30,11 +31,11 @@ from fleet_smi.paths import SYSTEM_SETTINGS_FILE
 HELP = "install the agent or the hub as a hardened systemd service under its own user"
 EXAMPLES = """\
   fleet-smi service install agent --dry-run     show the files and commands
-  sudo fleet-smi service install agent --to https://hub:7070 --join TOKEN
+  echo TOKEN | sudo fleet-smi service install agent --to https://hub:7070 --join-file -
   sudo fleet-smi service install hub
+  fleet-smi service install agent --user --to https://hub:7070
   sudo fleet-smi service uninstall agent
 """
-_UNIT_DIR = "/etc/systemd/system"
 _GROUPS = ("video", "render")
 _USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
 _SEARCHABLE = 0o001  # on a folder, execute permission is permission to enter it
@@ -69,8 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("action", choices=("install", "uninstall"), help="what to do")
     add("role", choices=("agent", "hub"), help="which service")
     add("--to", metavar="URL", help="agent: the hub to report to")
-    add("--join", metavar="TOKEN", help="agent: the hub's join token")
+    add_join_arguments(parser, "agent: ")
     add("--fingerprint", metavar="SHA256", help="agent: the hub's certificate fingerprint")
+    add("--user", action="store_true", help="for this user, without root")
     add("--user-name", metavar="USER", default="fleet-smi", help="user it runs as (fleet-smi)")
     add("--dry-run", action="store_true", help="print the files and commands, change nothing")
 
@@ -78,19 +80,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the steps, or print them."""
     name = unit_name(args.role)
-    steps = list(install_steps(args) if args.action == "install" else uninstall_steps(args.role))
+    scope = user_scope() if args.user else SYSTEM
+    args.join = take_join_token(args)
+    if args.action == "install":
+        steps = list(install_steps(args, scope))
+    else:
+        steps = list(uninstall_steps(args.role, scope))
     if args.dry_run:
         sys.stdout.write("".join(map(_describe, steps)))
         return 0
-    _require_root_and_systemd()
-    if args.action == "install":
+    require_manager(scope)
+    if args.action == "install" and not scope.is_user:
         require_reachable(_program_files())
     run_steps(steps, systemd.run)
     if args.action == "install":
-        print(f"{name} is running; `journalctl -u {name}` shows its log")
+        unit_flag = "--user -u" if scope.is_user else "-u"
+        print(f"{name} is running; `journalctl {unit_flag} {name}` shows its log")
+        print("".join(f"{line}\n" for line in _next_steps(args, scope)), end="")
     else:
-        print(f"{name} is removed; its data in {STATE_DIR} is still there")
+        print(f"{name} is removed; its data is still there")
     return 0
+
+
+def _next_steps(args: argparse.Namespace, scope: ServiceScope) -> Iterator[str]:
+    """Yield what the admin does next."""
+    sudo = "" if scope.is_user else "sudo "
+    if scope.is_user:
+        yield "it ends when you log out, unless you run once: loginctl enable-linger"
+    if args.role == "agent":
+        return
+    if is_loopback(_service_settings(args, scope).values["hub.listen"].value.host):
+        file = args.config or f"{scope.env_folder}/fleet-smi.toml"
+        yield f"it listens for this machine only: set hub.listen in {file} and restart it"
+    else:
+        yield "next, give somebody access; until then the hub refuses everybody:"
+        yield f"  {sudo}fleet-smi hub user add NAME             to log in on its page"
+        yield f"  {sudo}fleet-smi hub token add --role viewer   for commands and programs"
+    yield f"  {sudo}fleet-smi hub join-command              the line to run on each node"
 
 
 def run_steps(
@@ -108,41 +134,43 @@ def run_steps(
             path.unlink(missing_ok=True)
 
 
-def install_steps(args: argparse.Namespace) -> Iterator[Step]:
+def install_steps(args: argparse.Namespace, scope: ServiceScope = SYSTEM) -> Iterator[Step]:
     """Yield the steps that install and start the service."""
-    settings = _service_settings(args)
-    if not _has_user(args.user_name):
+    settings = _service_settings(args, scope)
+    if not scope.is_user and not _has_user(args.user_name):
         yield RunCommand(_useradd_command(args.user_name))
     variables = _variables(args)
     if variables:
-        yield WriteFile(env_file_path(args.role), render_env_file(variables), 0o600)
+        yield WriteFile(scope.env_path(args.role), render_env_file(variables), 0o600)
     name = unit_name(args.role)
-    yield WriteFile(f"{_UNIT_DIR}/{name}", render_unit(_service(args, settings)), 0o644)
-    yield RunCommand(("systemctl", "daemon-reload"))
-    yield RunCommand(("systemctl", "enable", name))
+    unit = render_unit(_service(args, settings, scope))
+    yield WriteFile(scope.unit_path(name), unit, 0o644)
+    yield RunCommand((*scope.systemctl, "daemon-reload"))
+    yield RunCommand((*scope.systemctl, "enable", name))
     # Not start: installing again has to replace the service that runs.
-    yield RunCommand(("systemctl", "restart", name))
+    yield RunCommand((*scope.systemctl, "restart", name))
 
 
-def uninstall_steps(role: str) -> Iterator[Step]:
+def uninstall_steps(role: str, scope: ServiceScope = SYSTEM) -> Iterator[Step]:
     """Yield the steps that stop and remove the service; its state is left alone."""
     name = unit_name(role)
     # First, while systemd still has the unit file that says how to stop it.
-    yield RunCommand(("systemctl", "disable", "--now", name))
-    yield RemoveFile(f"{_UNIT_DIR}/{name}")
-    yield RemoveFile(env_file_path(role))
-    yield RunCommand(("systemctl", "daemon-reload"))
+    yield RunCommand((*scope.systemctl, "disable", "--now", name))
+    yield RemoveFile(scope.unit_path(name))
+    yield RemoveFile(scope.env_path(role))
+    yield RunCommand((*scope.systemctl, "daemon-reload"))
 
 
-def _service_settings(args: argparse.Namespace) -> SettingsLayer:
+def _service_settings(args: argparse.Namespace, scope: ServiceScope) -> SettingsLayer:
     """Return the settings the service will see: the system's or given file, and these flags."""
     flags = {"agent.to": args.to, "agent.join": args.join, "agent.fingerprint": args.fingerprint}
     if args.role == "hub" and _variables(args):
-        raise UsageError("--to, --join and --fingerprint are for an agent: leave them out")
+        raise UsageError("--to, --join-file and --fingerprint are for an agent: leave them out")
     if args.user_name == "root" or not re.fullmatch(_USER_NAME, args.user_name):
         raise UsageError("--user-name: give a valid user name other than root")
     # Not os.environ: the service does not run with the variables of this shell.
-    settings = config.resolve({"FLEET_SMI_CONFIG": args.config} if args.config else {}, flags)
+    environment = {"FLEET_SMI_CONFIG": args.config} if args.config else scope.settings_environment
+    settings = config.resolve(environment, flags)
     settings.raise_if_invalid()
     outlets = ("agent.to", "agent.serve", "agent.drop")
     if args.role == "agent" and all(settings.values[outlet].value is None for outlet in outlets):
@@ -153,15 +181,20 @@ def _service_settings(args: argparse.Namespace) -> SettingsLayer:
     return settings
 
 
-def _service(args: argparse.Namespace, settings: SettingsLayer) -> ServiceUnit:
+def _service(args: argparse.Namespace, settings: SettingsLayer, scope: ServiceScope) -> ServiceUnit:
     state = settings.values[f"{args.role}.state"]
     own_state = None if state.origin == DEFAULT_ORIGIN else state.value
     drop = settings.values["agent.drop"].value if args.role == "agent" else None
     config_flag = ("--config", args.config) if args.config else ()
+    command = (*_program(), args.role, *config_flag)
+    env_file = scope.env_path(args.role)
+    if scope.is_user:
+        return ServiceUnit(role=args.role, command=command, user=None, env_file=env_file)
     return ServiceUnit(
         role=args.role,
-        command=(*_program(), args.role, *config_flag),
+        command=command,
         user=args.user_name,
+        env_file=env_file,
         # A unit that names a group that does not exist fails to start.
         groups=tuple(group for group in _GROUPS if _has_group(group)),
         state_dir=None if own_state else f"{STATE_DIR}/{args.role}",
@@ -198,16 +231,6 @@ def require_reachable(files: Sequence[str]) -> None:
                     f"the service cannot run {file}: {folder} is closed to other users; "
                     "install fleet-smi where all can read it, like a venv in /opt/fleet-smi"
                 )
-
-
-def _require_root_and_systemd() -> None:
-    if os.geteuid() != 0:
-        raise Unmet("this needs root: run it with sudo, or preview it with --dry-run")
-    if not systemd.is_running():
-        raise Unmet(
-            "this machine does not run systemd: start `fleet-smi agent` or `fleet-smi hub` from "
-            "your init system; --dry-run shows the systemd unit"
-        )
 
 
 def _has_user(name: str) -> bool:

@@ -15,7 +15,6 @@ EXAMPLES = """\
   fleet-smi up --listen :7070 --tls self-signed    open to others: prints a viewer token and
                                                    the command to run on other machines
 """
-_JOIN_LIFETIME_SECONDS = 7 * 86400.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,17 +66,17 @@ def _create_first_token(settings: "Settings") -> None:
 def _print_instructions(server: "HubServer", settings: "Settings") -> None:
     """Print where the page is, how to add machines, and the settings for users."""
     from fleet_smi.config.ip_addresses import is_loopback
-    from fleet_smi.server.tls import join_command
+    from fleet_smi.hub.tokens import JOIN_LIFETIME_SECONDS, JOIN_MAX_USES
+    from fleet_smi.server.join_line import describe_limits, join_command
 
     print(f"running: open  {server.url}  or run  fleet-smi --hub {server.url}")
     if is_loopback(settings.hub.listen.host):
         print("for this machine only; to let others connect: fleet-smi up --listen :7070")
     else:
-        join = server.credentials.tokens.add(
-            "join", "made by `fleet-smi up`", lifetime_seconds=_JOIN_LIFETIME_SECONDS
-        )
+        join = server.credentials.tokens.add("join", "made by `fleet-smi up`")
         line = join_command(server.url, join.secret, server.fingerprint)
-        print(f"to add a machine, run this on it (valid for 7 days):\n  {line}")
+        limits = describe_limits(JOIN_LIFETIME_SECONDS, JOIN_MAX_USES)
+        print(f"to add machines, run this line on each ({limits}):\n  {line}")
         print(f"users put this in ~/.config/fleet-smi/fleet-smi.toml:\n{_client_settings(server)}")
     if server.warning:
         print(f"warning: {server.warning}")

@@ -14,6 +14,12 @@ def is_running() -> bool:
     return os.path.isdir("/run/systemd/system")
 
 
+def is_user_running() -> bool:
+    """Whether a systemd of this user runs, and can be reached from this session."""
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    return bool(folder) and os.path.isdir(f"{folder}/systemd")
+
+
 def run(command: Sequence[str]) -> None:
     """Run a command to its end; raise `Unmet` with its error output if it fails."""
     try:

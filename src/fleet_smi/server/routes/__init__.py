@@ -19,6 +19,7 @@ ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.stream",
     "fleet_smi.server.routes.reports",
     "fleet_smi.server.routes.join",
+    "fleet_smi.server.routes.identity",
     "fleet_smi.server.routes.join_command",
     "fleet_smi.server.routes.tokens",
     "fleet_smi.server.routes.session",

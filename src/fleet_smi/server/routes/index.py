@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import FleetView
+from fleet_smi.server.auth import NO_VIEWERS
 from fleet_smi.server.endpoint import Endpoint, RequestContext, authorize_request
 from fleet_smi.server.page_files import INDEX_FILE, page_files
 from fleet_smi.server.routes.page import page_file_response
@@ -21,6 +22,18 @@ _TABLE_AS_PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="5"></head>
 <body><pre>{table}</pre>
 <p>This is the plain table: the page is not built here. <code>make page</code> builds it.</p></body>
+</html>
+"""
+_NO_VIEWERS_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>fleet-smi</title>
+<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="5"></head>
+<body><h1>This hub runs, and nobody has access to it yet.</h1>
+<p>On its machine, as root or as its own user, run one of</p>
+<pre>fleet-smi hub user add NAME
+fleet-smi hub token add --role viewer</pre>
+<p>A user then logs in here: this page opens by itself. A token is for commands and programs.</p>
+</body>
 </html>
 """
 
@@ -39,6 +52,8 @@ async def index(context: RequestContext) -> Response:
     """The table as text, or the page for a browser; the page needs no login, it holds no data."""
     query: IndexQuery = context.query
     html = "text/html" in context.header("accept")
+    if html and _has_no_viewers(context):
+        return Response(_NO_VIEWERS_PAGE, NO_VIEWERS.status, media_type="text/html")
     if html and page_files():
         return page_file_response(context, INDEX_FILE)
     context.identity = authorize_request(context.request, context.services, "view")
@@ -50,6 +65,11 @@ async def index(context: RequestContext) -> Response:
         page = _TABLE_AS_PAGE.format(free=view.summary.free, table=escape(table))
         return Response(page, media_type="text/html")
     return Response(table, media_type="text/plain")
+
+
+def _has_no_viewers(context: RequestContext) -> bool:
+    access, request = context.services.access, context.request
+    return access.authenticate(request.scope["headers"], context.peer, "GET") is NO_VIEWERS
 
 
 def _render(view: FleetView, query: IndexQuery, paint: Paint) -> str:

@@ -1,6 +1,7 @@
 """`POST /api/v1/join`: exchange a join token for the credential of one node."""
 
 import asyncio
+import re
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -10,6 +11,7 @@ from fleet_smi.errors import Refused
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
 from fleet_smi.server.http_error import HttpError
+from fleet_smi.wire.credential_proof import PROPOSAL_HEADER, PROPOSAL_PATTERN
 from fleet_smi.wire.limits import ID_PATTERN
 
 
@@ -36,11 +38,26 @@ async def join(context: RequestContext) -> Response:
             bearer_token(headers) or "",
             request.node_id,
             request.name,
+            _proposal(context),
         )
     except Refused as error:
         refusal = HttpError(403, "refused", error.message)
         raise ApiError(access.record_failure(headers, context.peer, refusal)) from None
     return json_response(Joined(token=issued.secret))
+
+
+def _proposal(context: RequestContext) -> str | None:
+    """The credential that the node proposes, `None` for an agent that leaves it to the hub.
+
+    In a header, like the join token, so that agents and hubs of other versions ignore it.
+    """
+    proposal = context.header(PROPOSAL_HEADER)
+    if not proposal:
+        return None
+    if not re.fullmatch(PROPOSAL_PATTERN, proposal):
+        message = f"{PROPOSAL_HEADER} is not a credential"
+        raise ApiError(HttpError(400, "bad_header", message))
+    return proposal
 
 
 ENDPOINTS = (
