@@ -66,6 +66,12 @@ def test_a_node_is_a_map_by_gos_names_in_gos_order() -> None:
     assert (one["RunTime"], one["ExtendedCommand"]) == (86_400, "python train.py")
 
 
+def test_a_command_line_that_may_not_be_seen_is_the_name_of_the_program() -> None:
+    masked = process(name="python", command=None)
+    (one,) = raw(encode_node(snapshot(gpu(processes=(masked,)))))["Devices"][0]["Processes"]
+    assert (one["Name"], one["ExtendedCommand"]) == ("python", "python")
+
+
 def test_its_time_is_msgpacks_own() -> None:
     body = encode_node(snapshot(gpu()))
     assert b"\xa4Time\xd6\xff" + struct.pack(">I", int(NOON)) in body
@@ -178,7 +184,7 @@ PEOPLE = st.builds(
     gpu_memory_bytes=st.none() | st.integers(1, 2**40),
     user=TEXT.filter(lambda name: name not in ("unknown", "root")),
     name=TEXT,
-    command=st.none() | TEXT,
+    command=TEXT,  # none is sent as the name, see above
     started_at=st.integers(0, 10_000).map(lambda seconds: NOON - seconds),
 )
 CARDS = st.builds(

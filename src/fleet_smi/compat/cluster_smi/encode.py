@@ -175,7 +175,9 @@ def _process(process: Process, taken_at: float | None) -> _Process:
         name=process.name or "",
         username=process.user or UNKNOWN_USER,
         run_time=max(0, int((taken_at or 0) - (started or 0))) if has_age else 0,
-        extended_command=process.command or "",
+        # The name where the command line is not known or may not be seen: `cluster-smi -e` prints
+        # this field alone, and an empty one would hide what runs.
+        extended_command=process.command or process.name or "",
     )
 
 
