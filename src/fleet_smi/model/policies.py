@@ -3,7 +3,13 @@
 from collections.abc import Callable
 
 from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, JudgedInstance, State
-from fleet_smi.model.verdict.readings import memory_level, total_memory, used_memory, valid_percent
+from fleet_smi.model.verdict.readings import (
+    memory_level,
+    memory_omitted_by,
+    total_memory,
+    used_memory,
+    valid_percent,
+)
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 _NEVER: tuple[State, ...] = ("broken", "unknown", "leased")
@@ -39,7 +45,8 @@ def _no_process(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) 
 def _memory(judged: JudgedDevice, max_used_percent: float, _thresholds: Thresholds) -> bool:
     used, total = used_memory(judged), total_memory(judged)
     if used is None or total is None:
-        return False
+        # Of an older tool that never reports memory, the verdict is all there is.
+        return memory_omitted_by(judged) is not None and judged.verdict.state == "free"
     return used * 100 <= max_used_percent * total
 
 

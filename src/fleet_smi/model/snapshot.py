@@ -13,6 +13,9 @@ ProcessKind = Literal["compute", "graphics", "compute+graphics", "mps"]
 Condition = Literal["zombie", "uninterruptible"]
 FaultKind = Literal["lost", "needs_reset", "not_answering", "mismatch", "missing", "unreadable"]
 Outcome = Literal["ok", "absent", "failed"]
+NOT_REPORTED_BY = "not reported by "
+"""Begins the text in `unread` of a field that another tool's report does not have; its name
+follows. Such a field is not unreadable: nobody tried to read it."""
 NOT_ANSWERING_REMEDY = "look for Xid in the kernel log (dmesg); a reboot is likely needed"
 
 
@@ -123,9 +126,10 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Host(Struct, frozen=True, kw_only=True, gc=False):
-    """The machine around the GPUs."""
+    """The machine around the GPUs; `interfaces` has the network interface of each address."""
 
     addresses: tuple[str, ...] = ()
+    interfaces: dict[str, str] = {}
     kernel: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fleet_smi.model.units import GIB, MIB
 from tests.builders import HOUR, MINUTE, NOON, gpu, process
@@ -238,6 +239,19 @@ def test_case_18_unknown_memory_is_unknown() -> None:
         "memory not readable: cannot tell",
     )
     assert judge_after(HOUR, gpu(memory_used_bytes=None, processes=(DISPLAY,))).state == "unknown"
+
+
+def test_case_44_an_older_tool_that_never_reports_memory_is_judged_by_what_it_reports() -> None:
+    omitted = {"memory_used_bytes": "not reported by nvgpu"}
+    card = gpu(memory_used_bytes=None, memory_total_bytes=None, unread=omitted)
+    reason = "no process and no load, as reported by nvgpu, which does not report memory"
+    assert state_and_reason(judge_after(HOUR, card)) == ("free", reason)
+    assert state_and_reason(judge_once(card)) == ("free", f"{reason} (one sample)")
+    assert judge_after(HOUR, replace(card, busy_percent=40)).state == "busy"
+    # Without utilisation nothing is left to judge by.
+    assert judge_after(HOUR, replace(card, busy_percent=None)).state == "unknown"
+    assert judge_after(HOUR, replace(card, processes=None)).state == "unknown"
+    assert judge_after(HOUR, replace(card, processes=(process(),))).state == "held"
 
 
 def test_case_27_a_zombie_that_holds_memory_is_a_ghost() -> None:

@@ -2,6 +2,7 @@
 
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict import reasons
+from fleet_smi.model.verdict.readings import memory_omitted_by
 from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
 
 
@@ -25,7 +26,7 @@ def unattributed_load(inputs: VerdictInput) -> RuleResult | None:
 def not_in_use(inputs: VerdictInput) -> RuleResult:
     """`free`, or `unknown` where memory cannot be read."""
     if inputs.window.level == "unknown":
-        return RuleResult("unknown", "memory not readable: cannot tell")
+        return _without_memory(inputs)
     return RuleResult("free", _why_free(inputs))
 
 
@@ -56,6 +57,16 @@ def unreadable_list(inputs: VerdictInput) -> RuleResult:
     if not inputs.measured:
         return RuleResult("unknown", "neither processes nor utilisation readable: cannot tell")
     return RuleResult("free", "processes not readable; memory and utilisation show no use")
+
+
+def _without_memory(inputs: VerdictInput) -> RuleResult:
+    # An older tool that never reports memory did list the processes and the load: its users would
+    # otherwise be offered no GPU at all until every machine has an agent.
+    tool = memory_omitted_by(inputs.subject)
+    if tool is not None and inputs.measured:
+        reason = f"no process and no load, as reported by {tool}, which does not report memory"
+        return RuleResult("free", reasons.mark_single_sample(reason, inputs.window.samples))
+    return RuleResult("unknown", "memory not readable: cannot tell")
 
 
 def _hidden_process(inputs: VerdictInput) -> RuleResult:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from fleet_smi.model.range_check import RANGES
-from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.snapshot import NOT_REPORTED_BY, Gpu, Instance, Process
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 MemoryLevel = Literal["low", "high", "unknown"]
@@ -65,6 +65,12 @@ def free_memory(gpu: Gpu | Instance) -> int | None:
     """Return the bytes of its memory that are not in use; `None` where either is unknown."""
     total, used = total_memory(gpu), used_memory(gpu)
     return None if total is None or used is None else total - used
+
+
+def memory_omitted_by(gpu: Gpu | Instance) -> str | None:
+    """Return the name of the older tool whose report has no memory figures, if that is why."""
+    why = gpu.unread.get("memory_used_bytes", "")
+    return why.removeprefix(NOT_REPORTED_BY) if why.startswith(NOT_REPORTED_BY) else None
 
 
 def process_memory(process: Process) -> int | None:
