@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,16 @@ import msgspec
 import pytest
 
 from fleet_smi.client.connection import Response
+from fleet_smi.compat.node_info.source import NodeInfoSource
 from fleet_smi.compat.nvgpu.codec import decode_gpu_status
+from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON, gpu, process
 from tests.compat.masters import read_cluster_status, read_main_status
+from tests.delivery.fixed_response_server import FixedResponseServer
+from tests.end_to_end.programs import free_port
 from tests.machines import wait_until
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub, error_code
@@ -56,17 +61,43 @@ def test_a_master_of_nvgpu_has_every_node_in_order_and_an_error_for_a_silent_one
 ) -> None:
     response = hub.request("GET", "/cluster_status")
     assert response.headers["content-type"] == "application/json"
-    first, second, third = read_cluster_status(response.body)
+    third, first, second = read_cluster_status(response.body)  # those that are polled come first
     assert isinstance(first, Snapshot)
     assert isinstance(second, Snapshot)
     assert (first.name, second.name) == ("gpu01", "gpu02")
-    assert third == "Host not available (gpu03: never reported)"
+    assert third == "Host not available"
+
+
+def test_nodes_are_in_the_order_of_the_settings(tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        ports = []
+        for name in ("zeta", "alpha", "mid"):
+            body = msgspec.json.encode({"hostname": name, "gpus": []})
+            agent = opened.enter_context(closing(FixedResponseServer(0, body)))
+            ports.append(f"127.0.0.1:{agent.port}")
+        dead = f"127.0.0.1:{free_port()}"
+        sources = [
+            NvgpuSource([ports[0], dead, ports[1]]),
+            NodeInfoSource([ports[2]], password=PASSWORD),
+        ]
+        settings = {"hub__get_status_password": PASSWORD}
+        hub = opened.enter_context(ThreadedHub(tmp_path, sources, **settings))
+        hub.join_and_report(snapshot_now("beta", gpu(0)))
+
+        def names() -> list[str]:
+            nodes = msgspec.json.decode(hub.request("GET", "/get-status").body)["Nodes"]
+            return [node["hostname"] for node in nodes]
+
+        wait_until(lambda: names() == ["zeta", dead, "alpha", "mid", "beta"])
+        cluster = msgspec.json.decode(hub.request("GET", "/cluster_status").body)
+        found = [entry.get("hostname", entry.get("error")) for entry in cluster]
+        assert found == ["zeta", "Host not available", "alpha", "mid", "beta"]
 
 
 def test_command_lines_depend_on_the_role_of_the_viewer(hub: ThreadedHub) -> None:
     def command(token: str | None) -> Any:
         response = hub.request("GET", "/cluster_status", token=token)
-        return msgspec.json.decode(response.body)[0]["gpus"][0]["cmd"]
+        return msgspec.json.decode(response.body)[1]["gpus"][0]["cmd"]
 
     assert command(None) == "python"
     assert command(hub.token("admin")) == "serve.py"
@@ -93,13 +124,13 @@ def test_the_main_node_is_replaced_with_the_password_or_as_a_viewer(hub: Threade
         assert response.status == 200
         output = msgspec.json.decode(response.body)["Nodes"]
         assert [(each["hostname"], each["status"]) for each in output] == [
+            ("gpu03", False),
             ("gpu01", True),
             ("gpu02", True),
-            ("gpu03", False),
         ]
-        assert output[2] == {"gpus": [], "hostname": "gpu03", "status": False, "version": ""}
+        assert output[0] == {"gpus": [], "hostname": "gpu03", "status": False, "version": ""}
         kinds = [isinstance(each, Snapshot) for each in read_main_status(response.body)]
-        assert kinds == [True, True, False]
+        assert kinds == [False, True, True]
 
 
 @pytest.mark.parametrize("value", [{}, {"passwd": None}, [], "x"])

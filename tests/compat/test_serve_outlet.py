@@ -9,7 +9,7 @@ import pytest
 
 from fleet_smi.compat.node_info.agent_route import get_status_route
 from fleet_smi.compat.node_info.codec import decode_status
-from fleet_smi.compat.nvgpu.agent_route import GPU_STATUS_ROUTE
+from fleet_smi.compat.nvgpu.agent_route import ROUTES
 from fleet_smi.compat.nvgpu.codec import decode_gpu_status
 from fleet_smi.node.outlets.serve import ServeOutlet
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 
 def serve(*, token: str | None = None, password: str | None = None) -> ServeOutlet:
     """An agent on a free port, with the routes that its settings would give it."""
-    routes = [GPU_STATUS_ROUTE, *([get_status_route(password)] if password else [])]
+    routes = [*ROUTES, *([get_status_route(password)] if password else [])]
     return ServeOutlet("127.0.0.1", 0, token=token, routes=routes)
 
 
@@ -87,12 +87,38 @@ def test_a_master_of_nvgpu_is_answered(serving: ServeOutlet) -> None:
     assert (node.gpus[0].processes or ())[0].command == "train.py"
 
 
-def test_the_token_guards_the_nvgpu_route_too(guarded: ServeOutlet) -> None:
-    status, body = ask(guarded, "GET", "/gpu_status")
+def test_an_agent_answers_as_a_master_that_polls_itself(serving: ServeOutlet) -> None:
+    status, body = ask(serving, "GET", "/cluster_status")
+    assert (status, msgspec.json.decode(body)) == (
+        200,
+        [msgspec.json.decode(ask(serving, "GET", "/gpu_status")[1])],
+    )
+    status, page = ask(serving, "GET", "/")
+    assert (status, page[:15]) == (200, b"<!doctype html>")
+    assert b"<h2>self (gpu01)</h2>" in page
+    assert b'<span class="used"> 0  [~]' in page
+    assert b"alice" in page
+
+
+def test_a_page_of_hostile_names_has_no_markup_of_theirs() -> None:
+    outlet = serve()
+    try:
+        owner = process(7, "<b>eve</b>", command="<script>.py")
+        outlet.publish(snapshot(gpu(name="<img>", processes=(owner,))))
+        page = ask(outlet, "GET", "/")[1]
+    finally:
+        outlet.close()
+    assert b"&lt;img&gt;" in page
+    assert not any(tag in page for tag in (b"<b>", b"<script", b"<img"))
+
+
+@pytest.mark.parametrize("path", ["/gpu_status", "/cluster_status", "/"])
+def test_the_token_guards_the_nvgpu_routes_too(guarded: ServeOutlet, path: str) -> None:
+    status, body = ask(guarded, "GET", path)
     assert status == 401
     assert b"alice" not in body
     shown = {"Authorization": f"Bearer {'t' * 40}"}
-    assert ask(guarded, "GET", "/gpu_status", None, **shown)[0] == 200
+    assert ask(guarded, "GET", path, None, **shown)[0] == 200
 
 
 def test_the_main_node_is_answered_for_the_password(serving: ServeOutlet) -> None:
@@ -162,9 +188,9 @@ def test_the_right_password_of_one_address_ends_no_others_count(
 def test_an_unknown_path_is_answered_with_the_served_paths(
     serving: ServeOutlet, guarded: ServeOutlet
 ) -> None:
-    assert "POST /get-status" in error_in(ask(serving, "GET", "/")[1])
+    assert "POST /get-status" in error_in(ask(serving, "GET", "/nothing")[1])
     shown = {"Authorization": f"Bearer {'t' * 40}"}
-    assert "/get-status" not in error_in(ask(guarded, "GET", "/", None, **shown)[1])
+    assert "/get-status" not in error_in(ask(guarded, "GET", "/nothing", None, **shown)[1])
 
 
 def test_the_right_password_is_never_throttled(serving: ServeOutlet) -> None:
@@ -209,7 +235,7 @@ def test_a_body_with_an_invalid_length_is_rejected_immediately(
 
 def test_other_methods_are_rejected(serving: ServeOutlet) -> None:
     assert ask(serving, "POST", "/api/v1/report", b"", **JSON)[0] == 404
-    assert ask(serving, "GET", "/cluster_status")[0] == 404
+    assert ask(serving, "POST", "/cluster_status", b"", **JSON)[0] == 404
 
 
 def test_before_the_first_sample_the_service_is_unavailable() -> None:
@@ -237,5 +263,5 @@ def test_cards_without_a_serial_number_and_lost_ones_do_not_break_the_response(
     assert sent[1]["users"].endswith(",?")
 
     sent = msgspec.json.decode(get_status(serving, {"passwd": PASSWORD})[1])["gpus"]
-    assert [each["use_mem"] for each in sent] == [None, 9 * 1024, None]
+    assert [each["use_mem"] for each in sent] == ["lost", 9 * 1024, None]
     assert [each["pid"] for each in sent[1]["users"]] == [pid, 4_000_000_000]

@@ -19,7 +19,7 @@ from fleet_smi.compat.cluster_smi.sockets import resolve_bind_endpoint
 from fleet_smi.compat.cluster_smi.source import ClusterSmiSource
 from fleet_smi.compat.node_info.agent_route import get_status_route
 from fleet_smi.compat.node_info.source import NodeInfoSource
-from fleet_smi.compat.nvgpu.agent_route import GPU_STATUS_ROUTE
+from fleet_smi.compat.nvgpu.agent_route import ROUTES
 from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
@@ -84,10 +84,10 @@ class NvgpuTransport(_ServedTransport):
         )
 
     def _serve(self, port: int) -> ServeOutlet:
-        return ServeOutlet("127.0.0.1", port, routes=[GPU_STATUS_ROUTE])
+        return ServeOutlet("127.0.0.1", port, routes=ROUTES)
 
     def _serve_others(self, port: int) -> ServeOutlet:
-        return ServeOutlet("127.0.0.1", port, token="t" * 40, routes=[GPU_STATUS_ROUTE])
+        return ServeOutlet("127.0.0.1", port, token="t" * 40, routes=ROUTES)
 
 
 class NodeInfoTransport(_ServedTransport):

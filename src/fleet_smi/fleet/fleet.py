@@ -224,6 +224,10 @@ class FleetState:
         node = self._nodes.get(node_id)
         return None if node is None else self._parts(node, now)
 
+    def node_by_route(self, via: Via) -> str | None:
+        """Return the id of the node that a route leads to, if that is known."""
+        return self._routes.get(via)
+
     def latest_snapshot(self, node_id: str) -> Snapshot | None:
         """Return the latest snapshot of a node, if it has one."""
         node = self._nodes.get(node_id)

@@ -48,6 +48,7 @@ MAX_ITEMS: dict[str, int] = {
     "processes": 1_000,
     "runs": 64,
     "addresses": 64,
+    "interfaces": 64,
     "throttle_reasons": 32,
     "labels": 64,
     "unread": 64,

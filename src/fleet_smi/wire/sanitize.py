@@ -79,7 +79,7 @@ def _texts(snapshot: Snapshot) -> tuple[Any, ...]:
             for process in gpu.processes
         ],
         [(run.name, run.detail) for run in snapshot.runs],
-        (host.addresses, host.kernel, host.driver_version, host.cuda_version),
+        (host.addresses, host.interfaces, host.kernel, host.driver_version, host.cuda_version),
         (snapshot.node_id, snapshot.name, snapshot.run_id, snapshot.boot_id),
         (snapshot.agent_version, snapshot.labels),
     )

@@ -66,6 +66,7 @@ def test_a_node_is_decoded_as_captured() -> None:
     node, last_update = decode_status(seed_sample("node_info/get-status.json"), NOON)
     assert (node.node_id, node.name, node.taken_at) == ("node_info-gpu01", "gpu01", NOON)
     assert node.host.addresses == ("192.168.0.3",)
+    assert node.host.interfaces == {"192.168.0.3": "eno1"}
     assert last_update == "2026-11-15T19:26:06.867498"
     assert [each.memory_used_bytes for each in node.gpus] == [
         each * MIB for each in (4, 13578, 41476, 4)
@@ -189,8 +190,21 @@ def test_the_last_update_is_local_time_without_a_zone() -> None:
 
 
 def test_addresses_are_sorted_as_text_and_of_the_fourth_version_alone() -> None:
-    host = Host(addresses=("192.168.0.3", "10.0.0.7", "fd00::1", "not one"))
-    assert written(snapshot(host=host))["ips"] == [["", "10.0.0.7"], ["", "192.168.0.3"]]
+    addresses = ("192.168.0.3", "10.0.0.7", "fd00::1", "not one")
+    host = Host(addresses=addresses, interfaces={"192.168.0.3": "eno1", "fd00::1": "eno1"})
+    assert written(snapshot(host=host))["ips"] == [["", "10.0.0.7"], ["eno1", "192.168.0.3"]]
+
+
+def test_a_lost_gpu_is_drawn_as_such_by_the_page() -> None:
+    unread = {"memory_used_bytes": None, "busy_percent": None, "temperature_celsius": None}
+    lost = gpu(0, fault=Fault(kind="lost", detail="GPU is lost"), processes=None, **unread)
+    sick = gpu(1, fault=Fault(kind="needs_reset", detail="reset it"), busy_percent=7)
+    first, second = written(snapshot(lost, sick))["gpus"]
+    # The page joins the two with a slash.
+    assert (first["use_mem"], first["tot_mem"], first["utilize"]) == ("lost", 81559, "?")
+    assert (second["use_mem"], second["tot_mem"], second["utilize"]) == (4, 81559, 7)
+    body = encode_status(snapshot(lost, sick))
+    assert decode_status(body, NOON).snapshot.gpus[0].memory_used_bytes is None
 
 
 def test_what_is_not_known_is_null_and_an_unseen_owner_is_not_left_out() -> None:
@@ -218,7 +232,7 @@ def test_what_is_not_known_is_null_and_an_unseen_owner_is_not_left_out() -> None
 
 def test_a_lost_gpu_is_written_beside_the_others() -> None:
     lost = Gpu(uuid="x", index=0, vendor="nvidia", fault=Fault(kind="lost", detail="lost"))
-    assert [each["use_mem"] for each in written(snapshot(lost, gpu(1)))["gpus"]] == [None, 4]
+    assert [each["use_mem"] for each in written(snapshot(lost, gpu(1)))["gpus"]] == ["lost", 4]
 
 
 def test_a_command_is_cut_at_500_characters() -> None:

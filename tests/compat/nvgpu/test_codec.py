@@ -40,15 +40,47 @@ def test_a_gpu_is_identified_by_its_index_and_nothing_unknown_is_zero() -> None:
 def test_the_collector_run_states_what_the_format_lacks() -> None:
     (run,) = read_status(IDLE, SHARED).runs
     assert (run.name, run.outcome) == ("nvgpu", "ok")
-    assert run.detail == "does not report memory, power, UUIDs, or when a process was started"
+    assert run.detail == "does not report memory, power, UUIDs, or the start of each process"
     (run,) = read_status(IDLE | {"memory": {"used": 4, "total": 8, "free": 4}}).runs
-    assert run.detail == "does not report power, UUIDs, or when a process was started"
+    assert run.detail == "does not report power, UUIDs, or the start of each process"
 
 
-def test_the_command_is_the_first_process_and_prose_is_not_a_time() -> None:
+def test_the_command_is_the_first_process() -> None:
     first, second = read_status(SHARED).gpus[0].processes or ()
     assert (first.command, second.command) == ("train.py", None)
-    assert first.started_at is second.started_at is None
+
+
+@pytest.mark.parametrize(
+    ("since", "seconds"),
+    [
+        ("just now", 0),
+        ("seconds ago", 10),
+        ("30 seconds ago", 30),
+        ("a minute ago", 60),
+        ("8 minutes ago", 480),
+        ("an hour ago", 3600),
+        ("14 hours ago", 14 * 3600),
+        ("a day ago", 86_400),
+        ("2 weeks ago", 14 * 86_400),
+        ("a month ago", 30 * 86_400),
+        ("3 years ago", 3 * 365 * 86_400),
+        ("in 5 minutes", None),
+        ("8 Minuten", None),
+        ("99999999999999999999 years ago", None),
+        (8, None),
+        (None, None),
+    ],
+)
+def test_the_words_of_running_since_are_a_start_time(since: Any, seconds: float | None) -> None:
+    used = SHARED | {"pids": "510", "users": "alice", "running_since": since}
+    (only,) = read_status(used).gpus[0].processes or ()
+    assert only.started_at == (None if seconds is None else NOON - seconds)
+
+
+def test_the_start_is_of_the_oldest_process_and_of_nobody_where_users_differ() -> None:
+    first, second = read_gpu(**SHARED | {"pids": "511,510", "users": "bob,bob"}).processes or ()
+    assert (first.started_at, second.started_at) == (None, NOON - 14 * 86_400)
+    assert [each.started_at for each in read_gpu(**SHARED).processes or ()] == [None, None]
 
 
 @pytest.mark.parametrize(

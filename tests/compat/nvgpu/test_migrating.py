@@ -58,6 +58,8 @@ def test_an_agent_in_place_of_its_own_answers_its_master(lab: Lab, simulated: Si
     lab.start(*flags, env=simulated(Scenario(gpus=[SimGpu()])), log=lab.folder / "log")
     url = f"http://127.0.0.1:{port}"
     wait_until(lambda: run_curl(f"curl {url}/gpu_status", url).startswith(b'{"hostname"'))
+    assert run_curl(f"curl {url}/cluster_status", url).startswith(b'[{"hostname"')
+    assert b"<h2>self (" in run_curl(f"curl {url}/", url)
 
 
 def test_its_command_line_works(simulated: Simulated) -> None:

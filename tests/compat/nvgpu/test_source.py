@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
+from fleet_smi.compat.nvgpu.humanize import format_ago
 from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.fleet.fleet import FleetState, Via
@@ -56,6 +57,27 @@ def test_a_machine_that_stops_answering_becomes_stale(stack: ExitStack) -> None:
     fleet.apply(node, NOON, Via("nvgpu", target))
     assert not fleet.view(NOON + 14).nodes[0].silent
     assert fleet.view(NOON + 16).nodes[0].silent
+
+
+def test_a_start_time_stays_while_the_words_get_coarser_and_moves_with_a_new_process() -> None:
+    started_at, now = NOON, NOON
+    source = NvgpuSource([], clock=lambda: now)
+
+    def read(pid: int, age: float) -> float | None:
+        words = format_ago(age)
+        used = IDLE | {"is_available": False, "pids": str(pid), "users": "a"}
+        body = {"hostname": "gpu01", "gpus": [used | {"running_since": words}]}
+        snapshot = source.decode("gpu01", msgspec.json.encode(body), now)
+        return (snapshot.gpus[0].processes or ())[0].started_at
+
+    # First seen at 8 min 50 s, which the words call 8 minutes.
+    starts = set()
+    for age in (530.0, 540.0, 599.0, 601.0, 3590.0, 3700.0, 7300.0, 80_000.0, 90_000.0, 2e5, 9e5):
+        now = started_at + age
+        starts.add(read(510, age))
+    assert starts == {started_at + 50}
+    assert read(510, 20.0) == now - 20  # a pid that was used again
+    assert read(511, 9e5) == now - 7 * 86_400
 
 
 def test_a_dead_machine_delays_no_other(stack: ExitStack) -> None:

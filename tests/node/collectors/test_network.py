@@ -14,3 +14,4 @@ def test_wifi_is_listed_and_container_bridges_are_not() -> None:
     part = NetworkCollector().parse(raw)
     assert part.host is not None
     assert part.host.addresses == ("192.168.0.7", "192.168.0.3")
+    assert part.host.interfaces == {"192.168.0.7": "wlo1", "192.168.0.3": "eno1"}

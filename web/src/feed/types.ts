@@ -127,6 +127,7 @@ export interface Holding {
 
 export interface Host {
   addresses: string[];
+  interfaces: Record<string, string>;
   kernel: string | null;
   driver_version: string | null;
   cuda_version: string | null;

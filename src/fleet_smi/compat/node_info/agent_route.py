@@ -11,17 +11,20 @@ from fleet_smi.node.http_server import AgentRequest, AgentResponse, error_respon
 from fleet_smi.node.outlets.serve import JSON_TYPE, AgentRoute
 
 
-def create_route(settings: AgentSettings) -> AgentRoute | None:
-    """The route, or `None` where no password is set."""
+def create_routes(settings: AgentSettings) -> tuple[AgentRoute, ...]:
+    """The route, or none where no password is set."""
     password = settings.read_get_status_password()
-    return None if password is None else get_status_route(password)
+    return () if password is None else (get_status_route(password),)
 
 
 def get_status_route(password: str) -> AgentRoute:
     """The route for this password, which replaces the agent's token here."""
     throttle = AuthThrottle("get-status")
     return AgentRoute(
-        "POST", "/get-status", _encode, lambda request: _reject(request, password, throttle)
+        "POST",
+        "/get-status",
+        _encode,
+        reject=lambda request: _reject(request, password, throttle),
     )
 
 

@@ -30,6 +30,7 @@ from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
 _MEMORY = "mem(MiB)"
+_UNKNOWN = "?"
 _MAX_COMMAND_LENGTH = 500  # node_info.py cuts commands there
 _MISSING = "power, clocks, UUIDs, or processes whose owner it cannot read"
 
@@ -44,15 +45,15 @@ class UserStatus(Struct, frozen=True, kw_only=True, rename={"memory_mib": _MEMOR
 
 
 class GpuStatus(Struct, frozen=True, kw_only=True):
-    """One GPU; memory in MiB."""
+    """One GPU; memory in MiB, or the fault of a GPU that cannot be read."""
 
     index: int
     name: str | None
     temp: int | None
-    tot_mem: int | None
-    use_mem: int | None
+    tot_mem: int | str | None
+    use_mem: int | str | None
     users: tuple[UserStatus, ...]
-    utilize: int | None
+    utilize: int | str | None
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
@@ -104,15 +105,19 @@ def _decode(status: Any, taken_at: float) -> DecodedStatus:
         taken_at,
         [_gpu(position, device) for position, device in enumerate(listed)],
         missing=_MISSING,
-        host=Host(addresses=_addresses(fields.get("ips"))),
+        host=_host(fields.get("ips")),
     )
     return DecodedStatus(snapshot, text_or_none(fields.get("last_update")))
 
 
-def _addresses(ips: Any) -> tuple[str, ...]:
+def _host(ips: Any) -> Host:
     pairs = ips[: MAX_ITEMS["addresses"]] if isinstance(ips, list) else []
-    texts = [text_or_none(pair[1]) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
-    return tuple([text for text in texts if text is not None])
+    interfaces: dict[str, str | None] = {}
+    for pair in pairs:
+        if isinstance(pair, list) and len(pair) == 2 and (address := text_or_none(pair[1])):
+            interfaces[address] = text_or_none(pair[0])
+    named = {address: name for address, name in interfaces.items() if name is not None}
+    return Host(addresses=tuple(interfaces), interfaces=named)
 
 
 def _gpu(position: int, device: Any) -> Gpu:
@@ -181,11 +186,12 @@ def _main_entry(node: NodeView, now: float, zone: tzinfo | None) -> NodeStatus:
 
 def _status(machine: Snapshot | NodeView, at: float, zone: tzinfo | None) -> NodeStatus:
     local = datetime.fromtimestamp(at, UTC).astimezone(zone).replace(tzinfo=None)
+    host = machine.host
+    addresses = sorted(filter(_is_ipv4, host.addresses))
     return NodeStatus(
         gpus=tuple([_gpu_status(gpu) for gpu in machine.gpus]),
         hostname=machine.name,
-        # Pairs of interface and IPv4 address; a snapshot does not record the interface.
-        ips=tuple([("", address) for address in sorted(filter(_is_ipv4, machine.host.addresses))]),
+        ips=tuple([(host.interfaces.get(address, ""), address) for address in addresses]),
         last_update=local.isoformat(timespec="microseconds"),
     )
 
@@ -199,16 +205,22 @@ def _is_ipv4(address: str) -> bool:
 
 
 def _gpu_status(gpu: Gpu) -> GpuStatus:
+    used, total = _mib(gpu.memory_used_bytes), _mib(gpu.memory_total_bytes)
+    load = round_or_none(gpu.busy_percent)
+    # The page prints `use_mem/tot_mem` and `utilize %` as they are, and has no field for a fault:
+    # a lost GPU is drawn as "lost/24576" and "? %" instead of "null/null" and "null %".
+    fault = None if gpu.fault is None else gpu.fault.kind.replace("_", " ")
+    unknown = None if fault is None else _UNKNOWN
     return GpuStatus(
         index=gpu.index,
         name=gpu.name,
         temp=round_or_none(gpu.temperature_celsius),
-        tot_mem=_mib(gpu.memory_total_bytes),
-        use_mem=_mib(gpu.memory_used_bytes),
+        tot_mem=unknown if total is None else total,
+        use_mem=fault if used is None else used,
         users=tuple(
             [_user_status(process) for process in json_status.compute_processes(gpu) or ()]
         ),
-        utilize=round_or_none(gpu.busy_percent),
+        utilize=unknown if load is None else load,
     )
 
 

@@ -4,6 +4,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from fleet_smi.compat.node_info.codec import MainStatus, encode_main_status
+from fleet_smi.compat.settings_order import in_settings_order
 from fleet_smi.compat.status_response import encode_response
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.http_error import HttpError
@@ -22,7 +23,7 @@ class Passwd(Struct, frozen=True):
 async def status_for_viewer(context: RequestContext) -> Response:
     """Return every node to a viewer of the hub."""
     _require_password_set(context)
-    return await encode_response(encode_main_status, await context.fleet_view())
+    return await _main_status(context)
 
 
 async def status_for_password(context: RequestContext) -> Response:
@@ -34,7 +35,13 @@ async def status_for_password(context: RequestContext) -> Response:
     )
     if refusal is not None:
         raise ApiError(refusal)
-    return await encode_response(encode_main_status, await context.fleet_view())
+    return await _main_status(context)
+
+
+async def _main_status(context: RequestContext) -> Response:
+    # As in hosts.txt, which people arrange: by rack, by age, the best machines first.
+    view = in_settings_order(await context.fleet_view(), context.hub)
+    return await encode_response(encode_main_status, view)
 
 
 def _require_password_set(context: RequestContext) -> str:

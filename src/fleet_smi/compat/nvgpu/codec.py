@@ -21,9 +21,10 @@ from fleet_smi.compat.json_status import (
     text_or_none,
 )
 from fleet_smi.compat.nvgpu.humanize import format_ago, shorten_command
+from fleet_smi.compat.nvgpu.start_times import StartTimes, with_start_time
 from fleet_smi.model.fleet import JudgedGpu, NodeView, State
 from fleet_smi.model.redact import redact
-from fleet_smi.model.snapshot import Gpu, Process, Snapshot
+from fleet_smi.model.snapshot import NOT_REPORTED_BY, Gpu, Process, Snapshot
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS
@@ -34,6 +35,8 @@ from fleet_smi.wire.limits import MAX_ITEMS, max_length
 NvgpuMachine = Snapshot | NodeView
 _MAX_LIST_LENGTH = 64 << 10  # characters of a comma-separated list, cut before it is split
 _PID = re.compile(r"[0-9]{1,10}")
+_NONE: StartTimes = {}
+_NOT_AVAILABLE = "Host not available"
 
 
 class DeviceStatus(Struct, frozen=True, kw_only=True):
@@ -58,9 +61,12 @@ class MachineStatus(Struct, frozen=True, kw_only=True):
     error: str | UnsetType = UNSET
 
 
-def decode_gpu_status(body: bytes, taken_at: float) -> Snapshot:
-    """Decode the response of an agent; raise `Undecodable`."""
-    return _snapshot(json_status.decode_json(body), taken_at)
+def decode_gpu_status(body: bytes, taken_at: float, known_starts: StartTimes = _NONE) -> Snapshot:
+    """Decode the response of an agent; raise `Undecodable`.
+
+    `known_starts` are the start times by its earlier response, which stay while they can be true.
+    """
+    return _snapshot(json_status.decode_json(body), taken_at, known_starts)
 
 
 def encode_gpu_status(machine: NvgpuMachine) -> bytes:
@@ -68,49 +74,56 @@ def encode_gpu_status(machine: NvgpuMachine) -> bytes:
     return msgspec.json.encode(machine_status(machine))
 
 
-def encode_cluster_status(nodes: Iterable[NodeView]) -> bytes:
-    """Encode the response of a master of these nodes, with an error for each silent one."""
-    return msgspec.json.encode([machine_status(node) for node in nodes])
+def encode_cluster_status(machines: Iterable[NvgpuMachine]) -> bytes:
+    """Encode the response of a master of these machines, with an error for each silent one."""
+    return msgspec.json.encode([machine_status(machine) for machine in machines])
 
 
 def machine_status(machine: NvgpuMachine) -> MachineStatus:
-    """Convert a machine to nvgpu's fields, or to an error if the node is silent."""
+    """Convert a machine to nvgpu's fields, or to an error if the node is silent.
+
+    The error is the text of nvgpu's own master: scripts compare it.
+    """
     if isinstance(machine, NodeView) and machine.silent:
-        return MachineStatus(
-            error=f"Host not available ({machine.name}: {_silence_reason(machine)})"
-        )
+        return MachineStatus(error=_NOT_AVAILABLE)
     rows = [_device(gpu, _machine_time(machine)) for gpu in machine.gpus]
     return MachineStatus(hostname=machine.name, gpus=tuple(rows))
 
 
-def _snapshot(status: Any, taken_at: float) -> Snapshot:
+def _snapshot(status: Any, taken_at: float, known_starts: StartTimes) -> Snapshot:
     fields = require_object(status, "the status of a machine")
     listed = json_status.require_list(fields, "gpus")
-    gpus = [_gpu(index, device) for index, device in enumerate(listed)]
+    gpus = [_gpu(index, device, taken_at, known_starts) for index, device in enumerate(listed)]
     # nvgpu 0.10 reports memory, older versions do not.
     memory = "" if any(gpu.memory_used_bytes is not None for gpu in gpus) else "memory, "
-    missing = f"{memory}power, UUIDs, or when a process was started"
+    missing = f"{memory}power, UUIDs, or the start of each process"
     return json_status.build_snapshot("nvgpu", fields, taken_at, gpus, missing=missing)
 
 
-def _gpu(index: int, device: Any) -> Gpu:
+def _gpu(index: int, device: Any, taken_at: float, known_starts: StartTimes) -> Gpu:
     if not isinstance(device, dict):
         return json_status.unreadable_gpu(index)
     unread: dict[str, str] = {}
     memory = device.get("memory")
     memory = memory if isinstance(memory, dict) else {}
+    if not memory:
+        unread["memory_used_bytes"] = f"{NOT_REPORTED_BY}nvgpu"
     figures = {
         "busy_percent": parse_number(device.get("utilization")),
         "sm_clock_mhz": int_or_none(device.get("clock_mhz")),
         "memory_total_bytes": int_or_none(memory.get("total")),
         "memory_used_bytes": int_or_none(memory.get("used")),
     }
+    processes = _processes(device, unread)
+    if processes:
+        since = device.get("running_since")
+        processes = with_start_time(processes, since, index, taken_at, known_starts)
     return json_status.build_gpu(
         index,
         figures,
         name=device.get("type"),
         temperature=device.get("temperature"),
-        processes=_processes(device, unread),
+        processes=processes,
         unread=unread,
     )
 
@@ -174,7 +187,7 @@ def _device(gpu: Gpu, now: float) -> DeviceStatus:
     starts = [process.started_at for process in listed if process.started_at is not None]
     commands = [process.command or process.name for process in listed if not process.hidden]
     return DeviceStatus(
-        type=gpu.name,
+        type=_type(gpu),
         is_available=processes == [] and _state(gpu, now) == "free",
         pids=",".join(
             [UNKNOWN_OWNER if process.pid_is_made else str(process.pid) for process in listed]
@@ -188,6 +201,13 @@ def _device(gpu: Gpu, now: float) -> DeviceStatus:
     )
 
 
+def _type(gpu: Gpu) -> str | None:
+    """Return the name; a fault goes with it, because nvgpu has no other field for it."""
+    if gpu.fault is None:
+        return gpu.name
+    return f"{gpu.name or 'GPU'} ({gpu.fault.kind.replace('_', ' ')})"
+
+
 def _state(gpu: Gpu, now: float) -> State:
     """Return the hub's verdict; an agent has none and judges by this one sample."""
     if isinstance(gpu, JudgedGpu):
@@ -196,7 +216,8 @@ def _state(gpu: Gpu, now: float) -> State:
     return judge(gpu, window, now, DEFAULT_THRESHOLDS).state
 
 
-def _silence_reason(node: NodeView) -> str:
+def silence_reason(node: NodeView) -> str:
+    """Return why there is no current status of a silent node, for people who read the list."""
     if node.trouble is not None:
         return node.trouble
     if node.age_seconds is None:

@@ -103,11 +103,11 @@ def _tables(view: "FleetView", *, colour: bool, memory: bool) -> str:
 
 def _table(node: "NodeView", *, colour: bool, memory: bool) -> str:
     from fleet_smi.compat.nvgpu import table
-    from fleet_smi.compat.nvgpu.codec import machine_status
+    from fleet_smi.compat.nvgpu.codec import machine_status, silence_reason
     from fleet_smi.terminal.paint import strip_unprintable
 
     status = machine_status(node)
     if not isinstance(status.gpus, tuple):
-        return f"{strip_unprintable(str(status.error))}\n"
+        return strip_unprintable(f"{status.error} ({silence_reason(node)})") + "\n"
     used = [gpu.memory_used_bytes for gpu in node.gpus] if memory else None
     return table.render(status.gpus, colour=colour, memory_used_bytes=used)

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from fleet_smi.compat.nvgpu.codec import MachineStatus, encode_cluster_status, encode_gpu_status
+from fleet_smi.compat.settings_order import in_settings_order
 from fleet_smi.compat.status_response import encode_response
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.http_error import HttpError
@@ -31,8 +32,8 @@ async def gpu_status(context: RequestContext) -> Response:
 
 
 async def cluster_status(context: RequestContext) -> Response:
-    """Return every node in the order of names, with an error in place of a silent one."""
-    view = await context.fleet_view()
+    """Return every node in the order of the settings, with an error in place of a silent one."""
+    view = in_settings_order(await context.fleet_view(), context.hub)
     return await encode_response(encode_cluster_status, view.nodes)
 
 

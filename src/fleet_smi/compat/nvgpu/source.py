@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from fleet_smi.compat.nvgpu.codec import decode_gpu_status
+from fleet_smi.compat.nvgpu.start_times import StartTimes, list_start_times
 from fleet_smi.compat.status_source import StatusSource
 from fleet_smi.config import Settings
 from fleet_smi.fleet.delivery import Source
@@ -46,7 +47,10 @@ class NvgpuSource(StatusSource):
             timeout_seconds=timeout_seconds,
             clock=clock,
         )
+        self._start_times: dict[str, StartTimes] = {}
 
     def decode(self, target: str, body: bytes, now: float) -> Snapshot:
         """Decode the machine, taken now."""
-        return decode_gpu_status(body, now)
+        snapshot = decode_gpu_status(body, now, self._start_times.get(target, {}))
+        self._start_times[target] = list_start_times(snapshot)
+        return snapshot

@@ -16,10 +16,10 @@ class NetworkCollector:
     name = "network"
 
     def parse(self, raw: Any) -> SnapshotPart:
-        addresses = (
-            sanitize_text(address, 64)
-            for name, address in raw
-            if not name.startswith(_CONTAINER_BRIDGES)
-        )
-        usable = tuple(item for item in addresses if not item.startswith(("127.", "::1", "fe80")))
-        return SnapshotPart(host=Host(addresses=usable))
+        # An address that two interfaces share is listed once, with the first of them.
+        interfaces: dict[str, str] = {}
+        for name, address in raw:
+            usable = not address.startswith(("127.", "::1", "fe80"))
+            if usable and not name.startswith(_CONTAINER_BRIDGES):
+                interfaces.setdefault(sanitize_text(address, 64), sanitize_text(name, 64))
+        return SnapshotPart(host=Host(addresses=tuple(interfaces), interfaces=interfaces))

@@ -25,21 +25,23 @@ from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.wire.report import encode_report, encode_report_json, encode_snapshot
 
 JSON_TYPE = "application/json"
+HTML_TYPE = "text/html; charset=utf-8"
 _REPORT_PATH = "/api/v1/report"
 
 EXTRA_ROUTES: tuple[str, ...] = (
     "fleet_smi.compat.nvgpu.agent_route",
     "fleet_smi.compat.node_info.agent_route",
 )
-"""Modules with `create_route(settings) -> AgentRoute | None`; `None` is not served."""
+"""Modules with `create_routes(settings) -> tuple[AgentRoute, ...]`."""
 
 
 class AgentRoute(NamedTuple):
-    """One more path of an agent: another representation of its latest snapshot, as JSON."""
+    """One more path of an agent: another representation of its latest snapshot."""
 
     method: str
     path: str
     encode: Callable[[Snapshot], bytes]
+    content_type: str = JSON_TYPE
     reject: Callable[[AgentRequest], AgentResponse | None] | None = None
     """Its own access check instead of the agent's token: an error, or `None` for access."""
 
@@ -96,12 +98,12 @@ class ServeOutlet:
             return AgentResponse(HTTPStatus.OK, "text/plain", b"ok\n")
         route = self._routes.get(request.path)
         if route is not None and route.reject is not None:
-            return route.reject(request) or self._encode_latest(_as_json(route.encode))
+            return route.reject(request) or self._encode_latest(_encoder(route))
         if not self._is_authorized(request.authorization):
             message = "the agent's token is needed, as a bearer token"
             return error_response(HTTPStatus.UNAUTHORIZED, message)
         if route is not None and request.method == route.method:
-            return self._encode_latest(_as_json(route.encode))
+            return self._encode_latest(_encoder(route))
         if request.method != "GET" or request.path != _REPORT_PATH:
             return error_response(HTTPStatus.NOT_FOUND, self._served_paths())
         return self._encode_latest(_report_json if JSON_TYPE in request.accept else _report)
@@ -122,18 +124,20 @@ class ServeOutlet:
 def create_outlet(address: ListenAddress, options: OutletOptions) -> ServeOutlet:
     """Make the outlet of `--serve`, with the extra routes that the settings allow."""
     settings = options.settings
-    routes = [import_module(module).create_route(settings) for module in EXTRA_ROUTES]
+    routes = [
+        route for module in EXTRA_ROUTES for route in import_module(module).create_routes(settings)
+    ]
     return ServeOutlet(
         *address,
         token=settings.read_serve_token(),
         open_to_all=options.insecure_open,
-        routes=[route for route in routes if route is not None],
+        routes=routes,
         hosts=settings.hosts,
     )
 
 
-def _as_json(encode: Callable[[Snapshot], bytes]) -> Callable[[Snapshot], AgentResponse]:
-    return lambda snapshot: AgentResponse(HTTPStatus.OK, JSON_TYPE, encode(snapshot))
+def _encoder(route: AgentRoute) -> Callable[[Snapshot], AgentResponse]:
+    return lambda snapshot: AgentResponse(HTTPStatus.OK, route.content_type, route.encode(snapshot))
 
 
 def _report(snapshot: Snapshot) -> AgentResponse:
