@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,22 @@ def reports(tmp_path: Path) -> Path:
 
 def page(site: Path) -> str:
     return (site / "index.html").read_text("utf-8")
+
+
+def test_classic_colours_are_red_for_what_is_in_use(
+    site: Path, env: dict[str, str], reports: Path
+) -> None:
+    where = ("--out", str(site), "--dir", str(reports))
+    assert run_fleet_smi("render", *where, env=env).returncode == 0
+    usual = page(site)
+    assert run_fleet_smi("render", *where, "--colors", "classic", env=env).returncode == 0
+    classic = page(site)
+    assert "red is in use" in classic
+    assert "red is in use" not in usual
+    # The same page but for its style, which the content security policy allows by its hash.
+    assert classic.count("is-busy") == usual.count("is-busy") + 1
+    hashes = [re.findall(r"sha256-[^']*", text) for text in (usual, classic)]
+    assert hashes[0] != hashes[1]
 
 
 class Rendering:

@@ -170,9 +170,11 @@ def test_a_crontab_of_gpustat_becomes_a_folder_to_read_and_to_write_to() -> None
     assert values(into) == {"files": ["/nfs/gpu"]}
     assert values(into, "agent") == {
         "drop": "/nfs/gpu",
-        "drop_format": "gpustat",
+        "drop_format": "gpustat-text",
         "interval": "2min",
     }
+    json = taken("crontab", "* * * * * gpustat --json > /nfs/gpu/$(hostname)\n")
+    assert values(json, "agent")["drop_format"] == "gpustat"
 
 
 def test_a_crontab_of_a_web_server_names_the_files_and_the_command_that_replaces_it() -> None:
@@ -201,7 +203,7 @@ def test_every_line_of_a_crontab_is_imported_or_skipped_with_a_reason() -> None:
         (False, "line 2: not a cron job"),
         (True, "line 3, the folder in hub.files: /nfs/gpu"),
         (True, 'line 3, the folder as agent.drop = "/nfs/gpu"'),
-        (True, 'line 3, the format as agent.drop_format = "gpustat"'),
+        (True, 'line 3, the format as agent.drop_format = "gpustat-text"'),
         (
             False,
             "line 3, the times: only `*/N` minutes is an interval: set agent.interval",

@@ -11,6 +11,7 @@ from fleet_smi.model.fleet import FleetView, JudgedGpu, JudgedInstance, NodeView
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.select import find_offer, require_offer
 from fleet_smi.model.units import GIB, MIB
+from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.views import summarize_nodes
 from tests.builders import NOON, gpu, instance, process
 
@@ -232,6 +233,27 @@ DISPLAY = (process(kind="graphics", gpu_memory_bytes=300 * MIB),)
 )
 def test_each_policy_has_its_own_rule(policy: str, judged: JudgedGpu, offered: bool) -> None:
     assert bool(labels(fleet(node("gpu01", judged)), policy=policy)) is offered
+
+
+def test_the_limits_of_the_load_policy_are_settings() -> None:
+    working = fleet(node("gpu01", card(0, "free", busy_percent=7.0, memory_busy_percent=3.0)))
+    request = GpuRequest(policy="load")
+    assert not find_offer(working, request).offered
+    wider = Thresholds(load_policy_percent=8.0, load_policy_memory_percent=3.0)
+    assert find_offer(working, request, wider).offered
+    assert not find_offer(working, request, Thresholds(load_policy_percent=8.0)).offered
+
+
+def test_a_gpu_of_a_tool_that_never_reports_memory_is_available_where_it_is_free() -> None:
+    omitted = {"memory_used_bytes": "not reported by nvgpu"}
+    unseen: dict[str, Any] = {
+        "memory_used_bytes": None,
+        "memory_total_bytes": None,
+        "unread": omitted,
+    }
+    view = fleet(node("gpu01", card(0, "free", **unseen), card(1, "busy", **unseen)))
+    assert labels(view, policy="memory") == labels(view, policy="free") == ["gpu01:0"]
+    assert labels(view, policy="memory", min_free_bytes=GIB) == []
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -171,6 +171,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
             idle_percent=values["verdict.idle_percent"],
             idle_window_seconds=values["verdict.idle_window"],
             idle_power_fraction=values["verdict.idle_power_fraction"],
+            load_policy_percent=values["verdict.load_percent"],
+            load_policy_memory_percent=values["verdict.load_memory_percent"],
             silent_after_intervals=values["verdict.silent_after"],
         ),
     )

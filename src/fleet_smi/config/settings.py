@@ -38,7 +38,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
     drop: str | None
     drop_mode: int
-    drop_format: Literal["report", "gpustat"]
+    drop_format: Literal["report", "gpustat", "gpustat-text"]
     cluster_smi: ListenAddress | None
     get_status_password: str | None
     get_status_password_file: str | None

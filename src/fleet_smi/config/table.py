@@ -82,7 +82,7 @@ SETTINGS: tuple[Setting, ...] = (
         "drop_format",
         value_types.DROP_FORMAT,
         "report",
-        "the format of these files: report or gpustat",
+        "the format of these files: report, gpustat or gpustat-text",
     ),
     Setting(
         "agent",
@@ -305,6 +305,20 @@ SETTINGS: tuple[Setting, ...] = (
         value_types.FRACTION,
         THRESHOLDS.idle_power_fraction,
         "a smaller share of its power limit is near idle",
+    ),
+    Setting(
+        "verdict",
+        "load_percent",
+        value_types.PERCENT,
+        THRESHOLDS.load_policy_percent,
+        "--policy load offers a GPU with less load",
+    ),
+    Setting(
+        "verdict",
+        "load_memory_percent",
+        value_types.PERCENT,
+        THRESHOLDS.load_policy_memory_percent,
+        "--policy load offers a GPU with at most this memory traffic",
     ),
     Setting(
         "verdict",

@@ -50,12 +50,14 @@ def _memory(judged: JudgedDevice, max_used_percent: float, _thresholds: Threshol
     return used * 100 <= max_used_percent * total
 
 
-def _load(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) -> bool:
+def _load(judged: JudgedDevice, _percent: float, thresholds: Thresholds) -> bool:
     if isinstance(judged, JudgedInstance) or judged.processes is None or judged.processes:
         return False
-    # Fixed limits, as documented: the thresholds of verdicts do not apply to this policy.
     load, memory = valid_percent(judged.busy_percent), valid_percent(judged.memory_busy_percent)
-    return load is not None and load < 5 and memory is not None and memory <= 2
+    if load is None or memory is None:
+        return False
+    # As web-gpu-monitor compares them: a load at the limit is in use, memory traffic is not yet.
+    return load < thresholds.load_policy_percent and memory <= thresholds.load_policy_memory_percent
 
 
 def _context(judged: JudgedDevice, _percent: float, thresholds: Thresholds) -> bool:

@@ -69,6 +69,29 @@ def test_every_flag_adds_its_columns(env: dict[str, str]) -> None:
     assert "PID" not in shown("-p=false", env=env)
 
 
+def test_as_html_it_is_one_table_in_its_colours(env: dict[str, str]) -> None:
+    page = shown("-html", "-p", env=env)
+    assert (page.count("<table>"), page.count("<tbody>"), "\x1b" in page) == (1, 2, False)
+    assert "<th>Node</th><th>Gpu</th>" in page
+    assert f'<td style="color: #9a6b00">{ME}</td>' in page
+    assert '<td style="color: #1b7f2a">1:NVIDIA H100' in page
+    assert "color:" not in shown("-html", "-color=false", env=env)
+
+
+def test_an_interval_repeats_also_into_a_pipe(env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "fleet_smi", "like", "cluster-smi", "-i", "0.1"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        heads = 0
+        while heads < 2:
+            line = running.stdout.readline()
+            assert line, "it ended after one table"
+            heads += "| Node " in line
+        running.terminate()
+    for wrong in (("-i", "0"), ("-i", "1", "-html")):
+        assert_error_line(run_fleet_smi("like", "cluster-smi", *wrong, env=env), 2, "-i")
+
+
 def test_nodes_and_users_are_chosen(env: dict[str, str]) -> None:
     assert "gpu01" not in shown("-n", "02$", env=env)
     only = shown("-u", "bob", "-p", env=env)

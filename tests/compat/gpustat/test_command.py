@@ -185,6 +185,54 @@ def test_files_of_a_real_gpustat_are_received_by_a_hub_beside_our_own_agents(
     assert sum("read through gpustat" in " ".join(node.limits) for node in view.nodes) == 3
 
 
+def test_a_folder_of_text_files_can_be_joined_to_a_page_with_cat(
+    machine: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "status-gpu"
+    drop(folder, machine, "cml10")
+    agent = ("agent", "--once", "--drop", str(folder), "--drop-format", "gpustat-text")
+    named = machine | {"FLEET_SMI_NODE_NAME": "cml20"}
+    assert run_fleet_smi(*agent, env=named).returncode == 0
+    # Only the date, the time and the host differ from what gpustat itself writes.
+    theirs, text = subprocess.run(
+        ["sh", "-c", "cat * | sed 's/\x1b[^m]*m//g'"],
+        cwd=folder,
+        env=machine,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("cml20")
+    assert [line.split("|")[:3] for line in text.splitlines()[1:]] == [
+        line.split("|")[:3] for line in theirs.splitlines()[1:]
+    ]
+    assert b"\x1b[36m[0]" in (folder / "cml20").read_bytes()
+    nodes = run_json("--dir", str(folder), env=machine)["nodes"]
+    assert [node["name"] for node in nodes] == ["cml10", "cml20"]
+
+
+@pytest.mark.parametrize("file_format", ["gpustat", "gpustat-text"])
+def test_a_driver_that_fails_keeps_its_reason_in_the_file(
+    simulated: Simulated, tmp_path: Path, file_format: str
+) -> None:
+    folder = tmp_path / "status-gpu"
+    folder.mkdir()
+    agent = ("agent", "--once", "--drop", str(folder), "--drop-format", file_format)
+    named = {"HOME": str(tmp_path), "FLEET_SMI_NODE_NAME": "cml20"}
+    sound = simulated(Scenario()) | named
+    assert run_fleet_smi(*agent, env=sound).returncode == 0
+    with ThreadedHub(tmp_path / "hub", [FilesSource(str(folder), interval_seconds=0.1)]) as hub:
+        wait_until(lambda: hub.fleet().summary.free == 1)
+        broken = simulated(Scenario(init="mismatch")) | named
+        assert run_fleet_smi(*agent, env=broken).returncode == 0
+        wait_until(lambda: bool(hub.fleet().nodes[0].failures))
+        (node,) = hub.fleet().nodes
+    assert len(node.failures) == 1
+    assert node.failures[0].startswith("nvidia: the NVIDIA driver")
+    # The GPU that was there stays listed, and is neither free nor merely missing.
+    assert [gpu.verdict.state for gpu in node.gpus] in (["unknown"], ["broken"])
+    assert "do not match" in node.gpus[0].verdict.reason
+
+
 def test_a_stale_node_is_a_line_and_left_out_of_json(
     machine: dict[str, str], tmp_path: Path
 ) -> None:

@@ -202,6 +202,25 @@ def test_colours_of_any_terminal_are_ignored(coloured: str) -> None:
     assert [process.user for process in gpu.processes or ()] == ["alice"]
 
 
+@pytest.mark.parametrize(
+    "failed",
+    ["Error on querying NVIDIA devices: nvidia: NVML not found\n", WITHOUT_DRIVER.decode()],
+)
+def test_a_host_whose_driver_failed_is_there_with_the_reason_and_hides_no_other(
+    failed: str,
+) -> None:
+    head = "  Sun Nov 15 19:33:01 2026  550.90.07\n"
+    text = f"gpu01{head}{failed}gpu02{head}{LINE}\n"
+    first, second = codec.decode_gpustat(text.encode(), "all", NOON)
+    assert isinstance(first, Snapshot)
+    assert isinstance(second, Snapshot)
+    assert (first.name, first.gpus, len(second.gpus)) == ("gpu01", (), 1)
+    run = first.runs[0]
+    assert (run.name, run.outcome) == ("nvidia", "failed")
+    assert "ot found" in run.detail or "Not Found" in run.detail
+    assert all(run.outcome == "ok" for run in second.runs)
+
+
 def test_several_hosts_in_one_text_are_named_by_their_headers_and_failures_by_their_own_lines() -> (
     None
 ):

@@ -17,7 +17,7 @@ from tests.sim.fixtures import Simulated
 TITLE = "gpustat"
 LOOK = "fleet-smi --dir '/NFS/status-gpu/cml*'"
 HUB = "fleet-smi hub --files '/NFS/status-gpu/cml*'"
-DROP = "fleet-smi agent --drop /NFS/status-gpu --drop-format gpustat"
+DROP = "fleet-smi agent --drop /NFS/status-gpu --drop-format gpustat-text"
 ALIAS = "alias gpustat='fleet-smi like gpustat'"
 LINES = "fleet-smi like gpustat -cup"
 DOCUMENT = "fleet-smi like gpustat --json"
@@ -48,7 +48,7 @@ def test_the_folder_is_read_as_it_is_and_an_agent_can_fill_it(
     (folder / "cml10").write_text(WRITTEN)
     env = simulated(Scenario(gpus=[SimGpu()])) | {"FLEET_SMI_NODE_NAME": "cml11"}
     lab.start(*words_of(DROP, folder), env=env, log=lab.folder / "log")
-    wait_until((folder / "cml11.json").exists)
+    wait_until((folder / "cml11").exists)
     shown = run_fleet_smi(*words_of(LOOK, folder), env=env).stdout
     assert "2 of 2 nodes" in shown
 

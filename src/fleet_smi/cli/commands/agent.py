@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--drop-format",
         metavar="FORMAT",
-        help="format of the dropped file: report or gpustat (report)",
+        help="format of the dropped file: report, gpustat (JSON) or gpustat-text (report)",
     )
     add("--interval", metavar="SECONDS", help="sample every N seconds (2)")
     add("--once", action="store_true", help="send one sample, then exit")

@@ -12,6 +12,8 @@ from fleet_smi.cli.formats import RENDER_FILES, load_format
 from fleet_smi.errors import DeliveryError, FleetError, Unmet, Unreachable, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fleet_smi.model.fleet import FleetView, NodeView
 
 HELP = "write the fleet as a static HTML page for any web server; needs no hub and no scripts"
@@ -19,8 +21,11 @@ EXAMPLES = """\
   fleet-smi render --out /var/www/gpu                          once, for cron
   fleet-smi render --out /var/www/gpu --every 5m --ssh gpu01,gpu02
   fleet-smi render --out ./page --dir /nfs/gpu-status          then open ./page/index.html
+  fleet-smi render --out ./page --colors classic               red for what is in use
 """
 _FILE_MODE = 0o644
+
+_THEMES = ("states", "classic")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", metavar="DIR", required=True, help="output folder; created if missing")
     add("--every", metavar="TIME", help="refresh every 30s, 5m …, until stopped")
+    add(
+        "--colors",
+        choices=_THEMES,
+        default="states",
+        help="a colour per state, or classic: green is free, red is in use (states)",
+    )
     fleet_source.add_fleet_arguments(parser)
 
 
@@ -36,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     every_seconds = None if args.every is None else _seconds(args.every)
     folder = Path(args.out)
     _require_writable(folder)
-    site = _Site(folder, _fleet(args), every_seconds)
+    site = _Site(folder, _fleet(args), every_seconds, args.colors)
     if every_seconds is None:
         site.write(site.read_fleet())
         site.require_answer()
@@ -86,9 +97,14 @@ class _Site:
     """The output folder and the fleet shown in it."""
 
     def __init__(
-        self, folder: Path, fleet: fleet_source.FleetSource, every_seconds: float | None
+        self,
+        folder: Path,
+        fleet: fleet_source.FleetSource,
+        every_seconds: float | None,
+        theme: str,
     ) -> None:
         self._folder = folder
+        self._theme = theme
         self._fleet = fleet
         self._every_seconds = every_seconds
         self._latest: FleetView | None = None
@@ -140,14 +156,17 @@ class _Site:
         """Replace every file of the page, each atomically."""
         from fleet_smi.cli.atomic_write import write_file
         from fleet_smi.wire.static_page import render_page
+        from fleet_smi.wire.static_page.themes import THEMES
 
+        theme = THEMES[self._theme]
         page = render_page(
             view,
-            style=_style(),
+            style=_style(theme.style_sheets),
             to_local_time=_local,
             interval_seconds=self._every_seconds,
             error=trouble,
             downloads=tuple(RENDER_FILES),
+            colour_key=theme.colour_key,
         )
         files = {name: load_format(path).encode(view) for name, path in RENDER_FILES.items()}
         # The page comes last: its links must not lead to older files.
@@ -163,10 +182,11 @@ def _warn(message: str) -> None:
     print(f"fleet-smi: {message}", file=sys.stderr, flush=True)
 
 
-def _style() -> str:
+def _style(sheets: "Sequence[str]") -> str:
     from fleet_smi.wire import static_page
 
-    return Path(static_page.__file__).with_name("style.css").read_text("utf-8")
+    folder = Path(static_page.__file__).parent
+    return "".join([(folder / sheet).read_text("utf-8") for sheet in sheets])
 
 
 def _local(at: float) -> datetime:

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleet_source, output
+from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.table import TableOptions
@@ -18,6 +19,8 @@ EXAMPLES = """\
   fleet-smi like cluster-smi -n 'gpu0[1-4]' -u alice
   fleet-smi like cluster-smi --here          as cluster-smi-local does
   fleet-smi like cluster-smi | cat           once
+  fleet-smi like cluster-smi -i 1            refreshed every second
+  fleet-smi like cluster-smi -html -p        one HTML table
 """
 _REFRESH_SECONDS = 3.0
 # Go accepts t and f too. Here -pt would then mean -p=t, and the -t would be lost.
@@ -31,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_switch(parser, "e", "with -p: whole command lines, cut to 55 characters")
     _add_switch(parser, "d", "fan, temperature and power")
     _add_switch(parser, "color", "free GPUs green, your own rows yellow (on a terminal)")
+    _add_switch(parser, "html", "one HTML table, once")
     add = parser.add_argument
+    add("-i", "--i", type=float, metavar="SECONDS", help="refresh every N seconds, also to a pipe")
     add("-n", "--n", metavar="REGEX", default=".", help="only nodes whose name matches")
     add("-u", "--u", metavar="USER", default="", help="only GPUs of this user")
 
@@ -51,24 +56,26 @@ def _add_switch(parser: argparse.ArgumentParser, name: str, text: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table once to a pipe, or refresh it on a terminal."""
+    if args.i is not None and args.html:
+        raise UsageError("-html prints one table: it cannot be combined with -i")
+    if args.i is not None and not 0.1 <= args.i <= 86400:
+        raise UsageError(f"-i {args.i:g}: must be 0.1 to 86400 seconds")
     view_options, table_options = _view_options(args), _table_options(args)
     fleet = fleet_source.select_fleet(args)
-    # Repeated into a pipe, the table would never end.
-    if not sys.stdout.isatty():
-        sys.stdout.write(_text(fleet.view(), view_options, table_options))
+
+    def text(view: "FleetView") -> str:
+        from fleet_smi.compat.cluster_smi import table
+
+        render = table.render_page if args.html else table.render
+        return render(view_options.apply(view), table_options)
+
+    # Repeated into a pipe, the table would never end: only if that is requested.
+    if args.html or (args.i is None and not sys.stdout.isatty()):
+        sys.stdout.write(text(fleet.view()))
         return 0
-    output.repeat(
-        _REFRESH_SECONDS,
-        lambda: _text(fleet.view(_REFRESH_SECONDS), view_options, table_options),
-        interactive=True,
-    )
+    seconds = _REFRESH_SECONDS if args.i is None else args.i
+    output.repeat(seconds, lambda: text(fleet.view(seconds)), interactive=True)
     return 0
-
-
-def _text(view: "FleetView", view_options: "ViewOptions", table_options: "TableOptions") -> str:
-    from fleet_smi.compat.cluster_smi import table
-
-    return table.render(view_options.apply(view), table_options)
 
 
 def _view_options(args: argparse.Namespace) -> "ViewOptions":
@@ -86,7 +93,8 @@ def _table_options(args: argparse.Namespace) -> "TableOptions":
         last_seen=bool(args.t),
         full_commands=bool(args.e),
         details=bool(args.d),
-        colour=output.use_colour(colour),
+        # A page is coloured as a terminal is; the pipe that it is written to says nothing.
+        colour=args.color is not False if args.html else output.use_colour(colour),
         highlighted_user=_user_name(),
     )
 

@@ -1,11 +1,18 @@
 """Text tables of cluster-smi: the one of 2018, and that of 2019 with processes and details."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from html import escape
 
 from msgspec import Struct
 
-from fleet_smi.compat.cluster_smi.box_table import Align, BoxCell, BoxRow, Colorizer, render_box
+from fleet_smi.compat.cluster_smi.box_table import (
+    Align,
+    BoxCell,
+    BoxRow,
+    Colour,
+    render_box,
+    render_html,
+)
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.merge import all_processes
 from fleet_smi.model.snapshot import Process
@@ -19,7 +26,6 @@ _LAST_SEEN = "Last Seen"
 _HEADERS_2018 = ("Node", "Gpu", "Memory-Usage", "Mem-Util", "GPU-Util")
 _MAX_COMMAND_LENGTH = 55
 _UNKNOWN = "?"
-_GREEN, _YELLOW, _RESET = "\x1b[0;32m", "\x1b[0;33m", "\x1b[0m"
 _NO_GPU = "no GPU"
 _ADDRESS = " (http://github.com/patwie/cluster-smi)"
 
@@ -37,12 +43,26 @@ class TableOptions(Struct, frozen=True, kw_only=True):
 
 def render(view: FleetView, options: TableOptions, local: ToLocalTime = to_local_time) -> str:
     """Render the table of 2019, headed by its time."""
+    table = render_box(_headers(options), _groups(view, options, local))
+    return f"{_format_time(view.taken_at, local)}{_ADDRESS}\n{table}"
+
+
+def render_page(view: FleetView, options: TableOptions, local: ToLocalTime = to_local_time) -> str:
+    """Render the same table in HTML, to be included in a page."""
+    time = escape(f"{_format_time(view.taken_at, local)}{_ADDRESS}")
+    return f"<p>{time}</p>\n{render_html(_headers(options), _groups(view, options, local))}"
+
+
+def _headers(options: TableOptions) -> list[str]:
     headers = [*_HEADERS]
     headers += _DETAILS if options.details else ()
     headers += _PROCESSES if options.processes else ()
     headers += [_LAST_SEEN] if options.last_seen else ()
-    groups = [list(_node_rows(node, view.taken_at, options, local)) for node in view.nodes]
-    return f"{_format_time(view.taken_at, local)}{_ADDRESS}\n{render_box(headers, groups)}"
+    return headers
+
+
+def _groups(view: FleetView, options: TableOptions, local: ToLocalTime) -> list[list[BoxRow]]:
+    return [list(_node_rows(node, view.taken_at, options, local)) for node in view.nodes]
 
 
 def render_status(view: FleetView, *, colour: bool) -> str:
@@ -101,14 +121,14 @@ def _placeholder(node: NodeView) -> str | None:
 
 def _gpu_cells(gpu: JudgedGpu, options: TableOptions) -> list[BoxCell]:
     is_free = gpu.verdict.state == "free"
-    paint: Colorizer | None = partial(_colour, _GREEN) if is_free and options.colour else None
+    colour: Colour | None = "green" if is_free and options.colour else None
     memory = (
         f"{_mib(gpu.memory_used_bytes)} MiB / {_mib(gpu.memory_total_bytes)} MiB "
         f"({_memory_percent(gpu):>3} %)"
     )
     align: Align = "centre" if options.processes else "left"
     cells = [
-        BoxCell(f"{gpu.index}:{_gpu_name(gpu)}", colorizer=paint),
+        BoxCell(f"{gpu.index}:{_gpu_name(gpu)}", colour=colour),
         BoxCell(memory, "right"),
         BoxCell(f"{_round(gpu.busy_percent):>3} %", align),
     ]
@@ -135,9 +155,9 @@ def _process_rows(
         yield [BoxCell(""), BoxCell(_UNKNOWN if unread else ""), *_blank(3)]
     for process in processes:
         is_own = options.highlighted_user is not None and process.user == options.highlighted_user
-        paint = partial(_colour, _YELLOW) if is_own and options.colour else None
+        colour: Colour | None = "yellow" if is_own and options.colour else None
         yield [
-            BoxCell(text, align, paint)
+            BoxCell(text, align, colour)
             for text, align in _process_texts(process, taken_at, options.full_commands)
         ]
 
@@ -159,10 +179,6 @@ def _process_texts(
 
 def _blank(count: int) -> list[BoxCell]:
     return [BoxCell("")] * count
-
-
-def _colour(colour: str, text: str) -> str:
-    return f"{colour}{text}{_RESET}" if text else text
 
 
 def _gpu_name(gpu: JudgedGpu) -> str:

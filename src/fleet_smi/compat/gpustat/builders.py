@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -11,15 +11,25 @@ from fleet_smi.model.merge import with_node_scoped_uuid
 from fleet_smi.model.range_check import check_fields, check_range, check_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.safe_text import sanitize_text
-from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
+from fleet_smi.model.snapshot import (
+    CollectorRun,
+    Fault,
+    FaultKind,
+    Gpu,
+    Host,
+    Process,
+    Snapshot,
+)
 from fleet_smi.model.synthetic_pids import synthetic_pid
 from fleet_smi.wire.cli_text import parse_text
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
 
 COLLECTOR_NAME = "gpustat"
 GPU_LOST_TEXT, UNKNOWN_ERROR_TEXT = "((GPU is lost))", "((Unknown Error))"
+QUERY_ERROR_TEXT = "Error on querying NVIDIA devices"
 _REMEDY = "reboot; if it returns, have the hardware checked"
 # What gpustat prints for an unknown value, in its versions and options.
+_FAULT_KINDS = get_args(FaultKind)
 _UNKNOWN = frozenset({"?", "??", "--", "None"})
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)
 # gpustat lists compute and graphics processes without saying which is which.
@@ -34,9 +44,17 @@ def node_id_from_host(host: str) -> str:
 
 
 def build_snapshot(
-    host: str, taken_at: float, driver: str | None, gpus: Iterable[Gpu], unavailable: Iterable[str]
+    host: str,
+    taken_at: float,
+    driver: str | None,
+    gpus: Iterable[Gpu],
+    unavailable: Iterable[str],
+    failed_runs: Sequence[CollectorRun] = (),
 ) -> Snapshot:
-    """Build the snapshot of a host; `unavailable` lists what this format does not carry."""
+    """Build the snapshot of a host; `unavailable` lists what this format does not carry.
+
+    `failed_runs` are what could not be read on the host, and why.
+    """
     node_id = node_id_from_host(host)
     return Snapshot(
         node_id=node_id,
@@ -45,6 +63,7 @@ def build_snapshot(
         host=Host(driver_version=driver),
         gpus=tuple(with_node_scoped_uuid(gpu, node_id) for gpu in gpus),
         runs=(
+            *failed_runs,
             CollectorRun(
                 name=COLLECTOR_NAME,
                 outcome="ok",
@@ -52,6 +71,20 @@ def build_snapshot(
                 detail=f"does not report {', '.join(unavailable)}",
             ),
         ),
+    )
+
+
+def failed_run(detail: str, name: str = "nvidia", fault: Any = None) -> CollectorRun:
+    """Build the run of a collector that failed on the host.
+
+    By default that of NVIDIA's driver, which is all that gpustat reads.
+    """
+    return CollectorRun(
+        name=sanitize_text(name, max_length("name")),
+        outcome="failed",
+        seconds=0.0,
+        detail=sanitize_text(detail, max_length("detail")),
+        fault=fault if fault in _FAULT_KINDS else None,
     )
 
 

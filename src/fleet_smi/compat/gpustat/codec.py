@@ -10,7 +10,12 @@ import msgspec
 
 from fleet_smi.compat.gpustat.decode_text import decode_text
 from fleet_smi.compat.gpustat.encode_text import GpustatOptions, node_lines
-from fleet_smi.compat.gpustat.json_codec import decode_json, gpu_to_json
+from fleet_smi.compat.gpustat.json_codec import (
+    ERRORS_KEY,
+    decode_json,
+    failed_runs_to_json,
+    gpu_to_json,
+)
 from fleet_smi.errors import EmptyReport, TruncatedReport, Unreachable
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.safe_text import sanitize_text
@@ -72,6 +77,8 @@ def nodes_json(nodes: Sequence[tuple[NodeView | Snapshot, str]]) -> bytes:
             "driver_version": node.host.driver_version,
             "query_time": timestamp,
             "gpus": [gpu_to_json(gpu) for gpu in node.gpus],
+            # Without the key as a rule: it is not one of gpustat's.
+            **({ERRORS_KEY: errors} if (errors := failed_runs_to_json(node.runs)) else {}),
         }
         for node, timestamp in nodes
     ]

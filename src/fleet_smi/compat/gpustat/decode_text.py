@@ -5,7 +5,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from fleet_smi.compat.gpustat.builders import build_gpu, build_snapshot, unreadable_gpu
+from fleet_smi.compat.gpustat.builders import (
+    QUERY_ERROR_TEXT,
+    build_gpu,
+    build_snapshot,
+    failed_run,
+    unreadable_gpu,
+)
 from fleet_smi.compat.gpustat.decode_processes import (
     FullCommandLine,
     GpustatProcess,
@@ -41,7 +47,8 @@ _DRIVER = re.compile(r" {2}([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)$", re.ASCII)
 _FAILED = re.compile(r"\((\S{1,128})\) (.+)")
 _NO_GPUS = "(No GPUs are available)"
 _NOT_SUPPORTED = "Not Supported"
-_QUERY_ERROR = "Error on querying NVIDIA devices"
+# The reason follows in the same line or, in gpustat's own message, in the next one.
+_FAILED_QUERY = re.compile(rf"{re.escape(QUERY_ERROR_TEXT)}(?:: (.+))?.*")
 
 
 class _Row(Struct):
@@ -61,6 +68,7 @@ class _Section(Struct):
     driver: str | None = None
     rows: dict[int, _Row] = field(default_factory=dict)
     without_gpus: bool = False
+    error: str | None = None
 
 
 def decode_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unreachable, ...]:
@@ -73,7 +81,9 @@ def decode_text(text: str, host: str, taken_at: float) -> tuple[Snapshot | Unrea
         raise TruncatedReport(f"breaks off: {_describe_end(text)}")
     lines = [line.rstrip() for line in _ESCAPES.sub("", text).split("\n")]
     headed, failures = _sections(lines)
-    sections = [section for section in headed if section.rows or section.without_gpus]
+    sections = [
+        section for section in headed if section.rows or section.without_gpus or section.error
+    ]
     if not sections and not failures:
         raise (
             TruncatedReport("breaks off after its header")
@@ -111,6 +121,10 @@ def _sections(lines: list[str]) -> tuple[list[_Section], list[Unreachable]]:
         elif line.strip() == _NO_GPUS:
             sections = sections or [_Section()]
             sections[-1].without_gpus = True
+        elif sections and (query := _FAILED_QUERY.match(line)):
+            sections[-1].error = query[1] or ""
+        elif sections and sections[-1].error == "":
+            sections[-1].error = line
         elif failed := _FAILED.fullmatch(line):
             failures.append(
                 Unreachable(sanitize_text(failed[2], 300), sanitize_text(failed[1], 128))
@@ -135,7 +149,8 @@ def _row(line: str) -> _Row:
 def _snapshot(section: _Section, host: str, taken_at: float, *, as_commands: bool) -> Snapshot:
     rows = list(section.rows.values())[: MAX_ITEMS["gpus"]]
     gpus = [_gpu(row, as_commands=as_commands) for row in rows]
-    return build_snapshot(host, taken_at, section.driver, gpus, _missing(rows))
+    failed = [] if section.error is None else [failed_run(section.error)]
+    return build_snapshot(host, taken_at, section.driver, gpus, _missing(rows), failed)
 
 
 def _gpu(row: _Row, *, as_commands: bool) -> Gpu:
@@ -196,6 +211,6 @@ def _describe_end(text: str) -> str:
 
 def _describe_other(lines: list[str]) -> str:
     for number, line in enumerate(lines):
-        if line.startswith(_QUERY_ERROR):
+        if line.startswith(QUERY_ERROR_TEXT):
             return f"gpustat failed on it: {excerpt(chr(10).join(lines[number + 1 :]))}"
     return f"is not output of gpustat: {excerpt(chr(10).join(lines[:8]))}"

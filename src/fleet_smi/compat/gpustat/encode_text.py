@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from fleet_smi.compat.gpustat.builders import QUERY_ERROR_TEXT
 from fleet_smi.compat.gpustat.json_codec import JsonObject, gpu_to_json
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.safe_text import sanitize_text
@@ -70,7 +71,15 @@ def node_lines(node: NodeView | Snapshot, timestamp: str, options: GpustatOption
         if options.full_command and options.processes:
             yield from _full_lines(document["processes"] or [], pen)
     if not documents:
-        yield pen("(No GPUs are available)", _YELLOW)
+        yield _no_gpus(node, pen)
+
+
+def _no_gpus(node: NodeView | Snapshot, pen: _Pen) -> str:
+    """Return the line in place of GPUs: that there are none, or why they cannot be read."""
+    failed = [run.detail or run.name for run in node.runs if run.outcome == "failed"]
+    if not failed:
+        return pen("(No GPUs are available)", _YELLOW)
+    return f"{pen(QUERY_ERROR_TEXT, _RED)}: {sanitize_text('; '.join(failed), 300)}"
 
 
 def _header(node: NodeView | Snapshot, timestamp: str, width: int, pen: _Pen) -> str:

@@ -11,7 +11,7 @@ from fleet_smi.node.outlets.file import FileFormat
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|^[.-]+", re.ASCII)
 
 
-def _stem(snapshot: Snapshot) -> str:
+def host_stem(snapshot: Snapshot) -> str:
     """The host's name alone: readers of gpustat's files know a host by its file name."""
     return _UNSAFE.sub("_", snapshot.name)[:128]
 
@@ -22,4 +22,4 @@ def _encode(snapshot: Snapshot) -> bytes:
     return node_json(snapshot, local.replace(tzinfo=None).isoformat())
 
 
-FILE_FORMAT = FileFormat(_stem, ".json", _encode)
+FILE_FORMAT = FileFormat(host_stem, ".json", _encode)

@@ -1,5 +1,6 @@
 """Codec of `gpustat --json`; version 0.3 writes numbers as text, later ones write `null`. Pure."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,12 +11,13 @@ from fleet_smi.compat.gpustat.builders import (
     build_gpu,
     build_process,
     build_snapshot,
+    failed_run,
     text_or_none,
     unreadable_gpu,
 )
 from fleet_smi.errors import TruncatedReport, Undecodable
 from fleet_smi.model.safe_text import sanitize_text
-from fleet_smi.model.snapshot import Gpu, Process, Snapshot
+from fleet_smi.model.snapshot import CollectorRun, Gpu, Process, Snapshot
 from fleet_smi.model.stream_payload_builder import unique_processes
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.cli_text import parse_bytes, parse_int, parse_number
@@ -34,6 +36,9 @@ _FIGURES = {
 }
 _MEMORY = {"memory_used_bytes": "memory.used", "memory_total_bytes": "memory.total"}
 _MISSING = ("clocks", "memory errors", "MIG")
+
+ERRORS_KEY = "errors"
+"""A key of our own: `gpustat --json` has none, and prints nothing where the driver fails."""
 
 JsonObject = dict[str, Any]
 
@@ -119,7 +124,26 @@ def _snapshot(document: Any, host: str | None, taken_at: float) -> Snapshot:
     gpus = [_gpu(device, position) for position, device in enumerate(listed[: MAX_ITEMS["gpus"]])]
     driver = text_or_none(document.get("driver_version"))
     without_uuid = ["UUIDs"] if any(gpu.uuid_is_made for gpu in gpus if not gpu.fault) else []
-    return build_snapshot(name, taken_at, driver, gpus, [*without_uuid, *_MISSING])
+    errors = _failed_runs(document.get(ERRORS_KEY))
+    return build_snapshot(name, taken_at, driver, gpus, [*without_uuid, *_MISSING], errors)
+
+
+def failed_runs_to_json(runs: Iterable[CollectorRun]) -> list[JsonObject]:
+    """Convert what could not be read on a node, and why."""
+    return [
+        {"name": run.name, "detail": run.detail, "fault": run.fault}
+        for run in runs
+        if run.outcome == "failed"
+    ]
+
+
+def _failed_runs(listed: Any) -> list[CollectorRun]:
+    entries = listed[: MAX_ITEMS["runs"] - 1] if isinstance(listed, list) else []
+    return [
+        failed_run(str(entry.get("detail")), str(entry.get("name")), entry.get("fault"))
+        for entry in entries
+        if isinstance(entry, dict)
+    ]
 
 
 def _gpu(device: Any, position: int) -> Gpu:

@@ -46,7 +46,8 @@ def import_file(text: str, importer: SettingsImporter) -> None:
 def _import_job(location: str, times: str, command: str, importer: SettingsImporter) -> None:
     """Import one job, or note why not."""
     if folder := _WRITE_TO_FOLDER.search(command):
-        _import_folder(location, times, folder[1], importer)
+        writes_json = "--json" in folder[0]
+        _import_folder(location, times, folder[1], importer, writes_json=writes_json)
     elif (arguments := settings.find_arguments(command)) is not None:
         settings.import_command_line(f"{location}, ", arguments, importer)
     elif _RENDER_PAGE.search(command):
@@ -58,10 +59,14 @@ def _import_job(location: str, times: str, command: str, importer: SettingsImpor
         importer.skip(location, _OTHER_FILE if mentions_gpustat else "unrelated to GPUs")
 
 
-def _import_folder(location: str, times: str, folder: str, importer: SettingsImporter) -> None:
+def _import_folder(
+    location: str, times: str, folder: str, importer: SettingsImporter, *, writes_json: bool
+) -> None:
     importer.extend_list(f"{location}, the folder", "hub.files", [folder])
     importer.set_value(f"{location}, the folder", "agent.drop", folder)
-    importer.set_value(f"{location}, the format", "agent.drop_format", "gpustat")
+    # What the page made of this folder expects: the same text, or the same JSON.
+    file_format = "gpustat" if writes_json else "gpustat-text"
+    importer.set_value(f"{location}, the format", "agent.drop_format", file_format)
     if step := _EVERY_FEW_MINUTES.fullmatch(times):
         importer.set_value(f"{location}, the times", "agent.interval", f"{step[1] or 1}min")
     else:

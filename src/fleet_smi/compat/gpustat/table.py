@@ -4,12 +4,14 @@ from fleet_smi.compat.gpustat.codec import GpustatOptions, fleet_text, nodes_jso
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.terminal.view.formatting import ToLocalTime, to_local_time
 
-_DATE = "%a %b %e %H:%M:%S %Y"
+DATE_FORMAT = "%a %b %e %H:%M:%S %Y"
 
 
 def render(view: FleetView, options: GpustatOptions, local: ToLocalTime = to_local_time) -> str:
     """Render each node as `gpustat` prints it, or the reason why it is silent."""
-    return fleet_text(view, lambda node: local(_received_at(node, view)).strftime(_DATE), options)
+    return fleet_text(
+        view, lambda node: local(_received_at(node, view)).strftime(DATE_FORMAT), options
+    )
 
 
 def render_status(view: FleetView, *, colour: bool) -> str:

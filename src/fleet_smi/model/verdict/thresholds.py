@@ -26,6 +26,12 @@ class Thresholds(Struct, frozen=True, kw_only=True):
     idle_power_fraction: float = 0.25
     """Under this share of its power limit a GPU draws about what it draws when idle."""
 
+    load_policy_percent: float = 5.0
+    """Under this utilisation the policy `load` may offer a GPU …"""
+
+    load_policy_memory_percent: float = 2.0
+    """… and up to this share of time in which its memory is read or written."""
+
     silent_after_intervals: int = 3
     """Missed reports before a node counts as silent."""
 

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 EXTRA_FORMATS: dict[str, str] = {
     "gpustat": "fleet_smi.compat.gpustat.file_format",
+    "gpustat-text": "fleet_smi.compat.gpustat.text_file_format",
 }
 """Value of `agent.drop_format` -> the module whose `FILE_FORMAT` it is."""
 

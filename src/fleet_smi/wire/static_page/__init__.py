@@ -11,6 +11,7 @@ from fleet_smi.wire.static_page.formatting import PageClock
 from fleet_smi.wire.static_page.glyphs import glyph, legend, svg_symbols
 from fleet_smi.wire.static_page.markup import Html, element, fragment
 from fleet_smi.wire.static_page.node_card import render_card
+from fleet_smi.wire.static_page.themes import DEFAULT_THEME
 
 __all__ = ["REFRESH_SECONDS", "content_security_policy", "render_page"]
 
@@ -25,10 +26,12 @@ def render_page(
     interval_seconds: float | None = None,
     error: str | None = None,
     downloads: Sequence[str] = (),
+    colour_key: str = DEFAULT_THEME.colour_key,
 ) -> str:
     """Return the whole page, as of `view.taken_at`.
 
     `interval_seconds` is the time until the next page, `error` why this one has no new data.
+    `colour_key` explains the colours of `style`.
     """
     clock = PageClock(view.taken_at, to_local_time)
     body = element(
@@ -37,7 +40,7 @@ def render_page(
         _top(view, clock, interval_seconds),
         _banner(error),
         element("main", _free(view, clock), _nodes(view, clock)),
-        _foot(downloads),
+        _foot(downloads, colour_key),
     )
     return f"<!doctype html>\n{element('html', _head(view, style), body, lang='en')}\n"
 
@@ -146,10 +149,8 @@ def _anchor(number: int) -> str:
     return f"node-{number}"
 
 
-def _foot(downloads: Sequence[str]) -> Html:
-    key = element(
-        "p", "The coloured part of a row is memory in use; a stronger violet means more load."
-    )
+def _foot(downloads: Sequence[str], colour_key: str) -> Html:
+    key = element("p", f"The coloured part of a row is memory in use; {colour_key}.")
     links = [
         fragment("The same as a table: ", element("a", file, href=file), ". ") for file in downloads
     ]
