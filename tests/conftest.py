@@ -28,7 +28,7 @@ def pytest_configure() -> None:
     for name in (*(setting.environment_variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
         os.environ.pop(name, None)
     os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
-    for name in ("COLUMNS", "NO_COLOR", "CUDA_DEVICE_ORDER"):
+    for name in ("COLUMNS", "NO_COLOR", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):
         os.environ.pop(name, None)
 
 

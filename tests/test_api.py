@@ -7,6 +7,7 @@ import resource
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,21 @@ def test_a_snapshot_has_no_verdicts() -> None:
 def test_the_best_free_gpus_are_offered() -> None:
     assert [gpu.index for gpu in fleet_smi.free(2)] == [2, 0]
     assert fleet_smi.free()[0].uuid.startswith("GPU-")
+
+
+def test_free_stays_inside_cuda_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert [gpu.index for gpu in fleet_smi.free(1)] == [0]
+    with pytest.raises(Unmet, match="CUDA_VISIBLE_DEVICES=0,1 leaves out 1 more"):
+        fleet_smi.free(2)
+
+
+@pytest.mark.parametrize("count", ["1", 1.5, None, True])
+def test_a_count_that_is_no_whole_number_is_a_usage_error(count: Any) -> None:
+    with pytest.raises(UsageError, match="give a whole number"):
+        fleet_smi.free(n=count)
+    with pytest.raises(UsageError, match="give a whole number"):
+        fleet_smi.Fleet("http://127.0.0.1:9").free(n=count)
 
 
 def test_min_free_takes_text_or_bytes() -> None:

@@ -17,7 +17,7 @@ from fleet_smi.local import LocalFleet
 from fleet_smi.model.candidates import Candidate, GpuRequest
 from fleet_smi.model.fleet import FleetView, JudgedGpu
 from fleet_smi.model.people import Person
-from fleet_smi.model.select import find_offer, require_offer
+from fleet_smi.model.select import check_request, find_offer, require_offer
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_size
 from fleet_smi.node.reader import Reader
@@ -73,7 +73,8 @@ def free(
 ) -> tuple[Candidate, ...]:
     """Return the `n` best free GPUs of this machine; raise `fleet_smi.errors.Unmet` if fewer.
 
-    All are of one vendor: NVIDIA if the machine has any.
+    All are of one vendor: NVIDIA if the machine has any. If CUDA_VISIBLE_DEVICES is set, they are
+    among those that it names.
     `",".join(c.uuid for c in fleet_smi.free(2))` is ready for CUDA_VISIBLE_DEVICES.
     """
     request = GpuRequest(
@@ -82,6 +83,7 @@ def free(
         model=model,
         policy=policy,
         max_used_percent=max_used_percent,
+        cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
     return require_offer(_view(), request, _machine.fleet().thresholds).offered
 
@@ -179,6 +181,7 @@ class Fleet:
             max_used_percent=max_used_percent,
             same_node=same_node,
         )
+        check_request(request)
         offer = self._hub.free(request)
         if offer.unmet is not None:
             raise Unmet(offer.unmet)

@@ -39,6 +39,11 @@ def bash_completions(line: str) -> list[str]:
         ("fleet-smi free", {"--min-free", "--uuid"}),
         ("fleet-smi free --policy", {"memory", "context"}),
         ("fleet-smi completion", {"bash", "zsh", "fish"}),
+        ("fleet-smi hub", {"token", "user", "join-command", "--listen"}),
+        ("fleet-smi hub token", {"add", "list", "revoke"}),
+        ("fleet-smi hub --state /tmp token", {"add", "list", "revoke"}),
+        ("fleet-smi hub token add", {"--role", "--note", "--expires"}),
+        ("fleet-smi hub user", {"add", "list", "remove", "password"}),
     ],
 )
 def test_bash_completes_commands_flags_and_values(line: str, offered: set[str]) -> None:
@@ -52,6 +57,8 @@ VALUES = [
     ("fleet-smi free --policy", {"free", "no-process", "memory", "load", "context"}),
     ("fleet-smi free --vendor", {"nvidia", "amd", "intel"}),
     ("fleet-smi --user", set()),
+    ("fleet-smi hub token add --role", {"viewer", "admin", "join"}),
+    ("fleet-smi hub user add --role", {"viewer", "admin"}),
 ]
 
 
@@ -70,6 +77,8 @@ def test_after_a_flag_bash_offers_only_its_values(line: str, offered: set[str]) 
         ("fsmi status --so", {"--sort"}),
         ("fleet-smi --state free --u", {"--user"}),
         ("fleet-smi free --u", {"--uuid"}),
+        ("fleet-smi hub token ", {"add", "list", "revoke"}),
+        ("fleet-smi hub token list --a", {"--all"}),
     ],
 )
 def test_fish_completes_commands_flags_and_values(line: str, offered: set[str]) -> None:
@@ -98,3 +107,19 @@ def test_zsh_accepts_the_script_before_compinit(tmp_path: Path) -> None:
     )
     assert done.stderr == ""
     assert "_fleet_smi" in done.stdout
+
+
+def test_zsh_offers_the_subcommands_of_hub_token(tmp_path: Path) -> None:
+    require_program("zsh")
+    script = run_fleet_smi("completion", "zsh", env=os.environ).stdout
+    # As zsh's bashcompinit calls it, which counts words from 0 as bash does.
+    words = "emulate -L ksh; COMP_WORDS=(fleet-smi hub token ''); COMP_CWORD=3; _fleet_smi"
+    done = subprocess.run(
+        ["zsh", "-f", "-c", f'{script}\nask() {{ {words}; print -r -- "${{COMPREPLY[@]}}" }}; ask'],
+        env=dict(os.environ) | {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert {"add", "list", "revoke"} <= set(done.stdout.split()), done.stderr

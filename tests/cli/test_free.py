@@ -94,6 +94,31 @@ def test_mixed_models_print_a_warning_about_cuda_device_order(simulated: Simulat
     assert run_fleet_smi("free", "--uuid", env=env).stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("visible", "offered"),
+    [
+        ("1,2", "1,2"),
+        ("2", "2"),
+        ("GPU-two", "2"),
+        ("2,99,1", "2"),  # CUDA ignores what follows an entry that names no device
+        ("", None),
+        ("-1", None),
+        ("none", None),
+    ],
+)
+def test_the_offer_stays_inside_cuda_visible_devices(
+    simulated: Simulated, visible: str, offered: str | None
+) -> None:
+    cards = [SimGpu(uuid=f"GPU-{name}") for name in ("zero-aaaa", "one-aaaa", "two-aaaa")]
+    env = simulated(Scenario(gpus=cards)) | {"CUDA_VISIBLE_DEVICES": visible}
+    done = run_fleet_smi("free", env=env)
+    if offered is None:
+        assert_error_line(done, 1, f"CUDA_VISIBLE_DEVICES={visible} leaves out 3 more")
+    else:
+        assert done.stdout == f"{offered}\n"
+        assert "not in CUDA_VISIBLE_DEVICES" in run_fleet_smi("free", "-v", env=env).stdout
+
+
 def test_a_mig_instance_is_offered_by_its_uuid(simulated: Simulated) -> None:
     gpu = SimGpu(
         mig=True,

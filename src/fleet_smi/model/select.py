@@ -1,12 +1,14 @@
 """Selection of GPUs for a request: which ones meet it, best first, and why not the others."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import SupportsIndex
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.model.candidates import Candidate, GpuRequest, matches_node, node_candidates
+from fleet_smi.model.cuda_visibility import visible_uuids
 from fleet_smi.model.fleet import (
     FleetView,
     NodeView,
@@ -21,6 +23,7 @@ from fleet_smi.model.units import GIB, format_duration, format_size
 from fleet_smi.model.verdict.readings import total_memory, valid_percent
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 
+_NOT_VISIBLE = "free, but not in CUDA_VISIBLE_DEVICES"
 _OTHER_KIND = "free, but whole GPUs and MIG instances are not mixed"
 # In order of preference, where no vendor is requested.
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
@@ -68,9 +71,10 @@ def choose_offer(
 
     Raise `UsageError` if the request is invalid.
     """
-    _check(request)
+    check_request(request)
     vendor = request.vendor or _usual_vendor(pool)
-    checked = [(one, _rejection_reason(one, request, vendor, thresholds)) for one in pool]
+    hidden = _hidden_by_cuda(view, request)
+    checked = [(one, _rejection_reason(one, request, vendor, thresholds, hidden)) for one in pool]
     # Stable: equal candidates stay in the order of the pool.
     fitting = sorted((one for one, reason in checked if reason is None), key=_preference)
     chosen = _one_kind(fitting, request.count)
@@ -106,7 +110,11 @@ def require_offer(
     return offer
 
 
-def _check(request: GpuRequest) -> None:
+def check_request(request: GpuRequest) -> None:
+    """Raise `UsageError` if the request is invalid."""
+    # Requests come from people's programs too. `True` is an int, but no number of GPUs.
+    if isinstance(request.count, bool) or not isinstance(request.count, SupportsIndex):
+        raise UsageError(f"{request.count!r} is not a number of GPUs: give a whole number")
     if request.count < 0:
         raise UsageError(f"{request.count} GPUs cannot be offered: request one or more")
     if request.policy not in POLICIES:
@@ -119,14 +127,30 @@ def _usual_vendor(pool: Iterable[Candidate]) -> Vendor | None:
     return next((vendor for vendor in _VENDORS if vendor in present), None)
 
 
+def _hidden_by_cuda(view: FleetView, request: GpuRequest) -> frozenset[str]:
+    """Return the UUIDs of NVIDIA devices that the caller's CUDA_VISIBLE_DEVICES leaves out."""
+    if request.cuda_visible_devices is None:
+        return frozenset()
+    gpus = [gpu for node in view.nodes for gpu in node.gpus if gpu.vendor == "nvidia"]
+    uuids = [gpu.uuid for gpu in gpus]
+    uuids += [instance.uuid for gpu in gpus for instance in gpu.instances]
+    return frozenset(uuids) - visible_uuids(request.cuda_visible_devices, gpus)
+
+
 def _rejection_reason(
-    one: Candidate, request: GpuRequest, vendor: Vendor | None, thresholds: Thresholds
+    one: Candidate,
+    request: GpuRequest,
+    vendor: Vendor | None,
+    thresholds: Thresholds,
+    hidden: frozenset[str],
 ) -> str | None:
     """Return why a candidate is not offered; `None` when it is."""
     if one.vendor != vendor:
         return f"of another vendor: request it with --vendor {one.vendor}"
     if not is_offered(one.judged, request.policy, request.max_used_percent, thresholds):
         return _state_and_reason(one)
+    if one.uuid in hidden:
+        return _NOT_VISIBLE
     if not request.min_free_bytes:
         return None
     if one.free_memory_bytes is None:
@@ -200,7 +224,10 @@ def _unmet(request: GpuRequest, free: int, together: int, refused: list[Rejected
         text += f", {together} of them on one node"
     if request.count:
         text += f", {request.count} {'was' if request.count == 1 else 'were'} requested"
-    likely = _next_likely([one for one, _ in refused], request)
+    outside = sum(reason == _NOT_VISIBLE for _, reason in refused)
+    if outside:
+        text += f"; CUDA_VISIBLE_DEVICES={request.cuda_visible_devices} leaves out {outside} more"
+    likely = _next_likely([one for one, reason in refused if reason != _NOT_VISIBLE], request)
     return text if likely is None else f"{text}; the next likely one is {likely.label}"
 
 

@@ -26,7 +26,7 @@ class _Flag(NamedTuple):
 
 
 class _Command(NamedTuple):
-    """A command; `words` are the choices of its positional arguments."""
+    """A command; `words` are its subcommands and the choices of its positional arguments."""
 
     help: str
     words: tuple[str, ...]
@@ -42,10 +42,24 @@ def run(args: argparse.Namespace) -> int:
     """Print the script."""
     from fleet_smi.cli.main import COMMANDS, build_parser
 
-    commands = {name: _command(line, build_parser(name)) for name, line in COMMANDS.items()}
+    commands: dict[str, _Command] = {}
+    for name, line in COMMANDS.items():
+        commands |= _commands(name, line, build_parser(name))
     script = _fish(commands) if args.shell == "fish" else _bash(commands)
     sys.stdout.write(_ZSH + script if args.shell == "zsh" else script)
     return 0
+
+
+def _commands(path: str, line: str, parser: argparse.ArgumentParser) -> dict[str, _Command]:
+    """Return the command and its subcommands at any depth, by their words: "hub token add"."""
+    found = {path: _command(line, parser)}
+    # Private, as below.
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            lines = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, subparser in action.choices.items():
+                found |= _commands(f"{path} {name}", lines.get(name, ""), subparser)
+    return found
 
 
 def _command(line: str, parser: argparse.ArgumentParser) -> _Command:
@@ -67,9 +81,10 @@ def _command(line: str, parser: argparse.ArgumentParser) -> _Command:
 
 
 def _bash(commands: dict[str, _Command]) -> str:
-    names = " ".join(commands)
+    names = " ".join(_top_level(commands))
+    nested = "|".join([f'"{path}"' for path in commands if " " in path])
     by_command = "\n".join(
-        f'    {name}) offered="{" ".join([*command.words, *command.flags])}" ;;'
+        f'    "{name}") offered="{" ".join([*command.words, *command.flags])}" ;;'
         for name, command in commands.items()
     )
     by_flag = "\n".join(
@@ -81,9 +96,14 @@ def _bash(commands: dict[str, _Command]) -> str:
     # The case of the previous flag comes last: its values replace the commands and flags.
     return f"""\
 _fleet_smi() {{
-  local offered command=status current="${{COMP_WORDS[COMP_CWORD]}}"
+  local offered at command=status current="${{COMP_WORDS[COMP_CWORD]}}"
   local previous="${{COMP_WORDS[COMP_CWORD-1]}}"
   case " {names} " in *" ${{COMP_WORDS[1]}} "*) command="${{COMP_WORDS[1]}}" ;; esac
+  for ((at = 2; at < COMP_CWORD; at++)); do
+    case "$command ${{COMP_WORDS[at]}}" in
+    {nested}) command="$command ${{COMP_WORDS[at]}}" ;;
+    esac
+  done
   case "$command" in
 {by_command}
   esac
@@ -97,21 +117,34 @@ complete -F _fleet_smi fleet-smi fsmi
 """
 
 
+def _top_level(commands: dict[str, _Command]) -> list[str]:
+    return [path for path in commands if " " not in path]
+
+
 def _fish(commands: dict[str, _Command]) -> str:
+    nested = " ".join([_quote(path) for path in commands if " " in path])
     lines = [
         "function __fleet_smi_command",
         "    set -l words (commandline -opc)",
-        f'    contains -- "$words[2]" {" ".join(commands)}; and echo $words[2]; or echo status',
+        "    set -l command status",
+        f'    contains -- "$words[2]" {" ".join(_top_level(commands))}; and set command $words[2]',
+        "    if test (count $words) -gt 2",
+        "        for word in $words[3..-1]",
+        f'            contains -- "$command $word" {nested}; and set command "$command $word"',
+        "        end",
+        "    end",
+        "    echo $command",
         "end",
         "complete -c fsmi -w fleet-smi",
         "complete -c fleet-smi -f",
     ]
-    for name, command in commands.items():
+    for name in _top_level(commands):
         lines.append(
             f"complete -c fleet-smi -n 'test (count (commandline -opc)) = 1' "
-            f"-a {name} -d {_quote(command.help)}"
+            f"-a {name} -d {_quote(commands[name].help)}"
         )
-        start = f"complete -c fleet-smi -n 'test (__fleet_smi_command) = {name}'"
+    for name, command in commands.items():
+        start = f"complete -c fleet-smi -n 'test (__fleet_smi_command) = \"{name}\"'"
         if command.words:
             lines.append(f"{start} -a {_quote(' '.join(command.words))}")
         for flag, details in command.flags.items():

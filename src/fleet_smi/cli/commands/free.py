@@ -1,6 +1,7 @@
 """`fleet-smi free`: find free GPUs and print them for CUDA_VISIBLE_DEVICES."""
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
         vendor=args.vendor,
         max_used_percent=args.max_used,
         same_node=args.same_node,
+        # Of this process, so it says nothing about other machines.
+        cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES") if fleet.is_local else None,
     )
     offer, local = _find_offer(fleet, request, explain=args.json or args.why)
     if args.json:
