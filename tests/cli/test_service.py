@@ -212,7 +212,10 @@ def test_the_hardening_does_not_hide_devices_or_processes() -> None:
 
 @pytest.mark.parametrize("role", ["agent", "hub"])
 def test_every_service_has_a_limit_of_memory(role: str) -> None:
-    unit = render_unit(ServiceUnit(role=role, command=("/usr/bin/fleet-smi", role), user="x"))
+    service = ServiceUnit(
+        role=role, command=("/usr/bin/fleet-smi", role), user="x", env_file=ENV_FILE
+    )
+    unit = render_unit(service)
     assert re.search(r"^MemoryMax=\d+[MG]$", unit, re.MULTILINE)
 
 

@@ -10,7 +10,7 @@ from fleet_smi.client.hub import HubClient
 from fleet_smi.compat.cluster_smi.codec import encode_node
 from fleet_smi.compat.cluster_smi.sockets import resolve_bind_endpoint
 from fleet_smi.compat.cluster_smi.source import ClusterSmiSource
-from fleet_smi.compat.nvgpu.agent_route import GPU_STATUS_ROUTE
+from fleet_smi.compat.nvgpu.agent_route import ROUTES
 from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.node.outlets.serve import ServeOutlet
@@ -37,7 +37,7 @@ def read_history(hub: ThreadedHub) -> None:
 def test_nodes_without_gpus_fall_silent_and_the_hub_goes_on(tmp_path: Path) -> None:
     folder, shared = tmp_path / "state", tmp_path / "shared"
     endpoint = resolve_bind_endpoint("127.0.0.1", 0, open_to_all=False)
-    with closing(ServeOutlet("127.0.0.1", 0, routes=[GPU_STATUS_ROUTE])) as agent:
+    with closing(ServeOutlet("127.0.0.1", 0, routes=ROUTES)) as agent:
         agent.publish(snapshot(node="by-nvgpu"))
         sources = (
             ClusterSmiSource(listen_endpoint=endpoint),
