@@ -35,9 +35,9 @@ def hub_url(tmp_path: Path, join_token: str) -> Iterator[str]:
         hub.terminate()
 
 
-async def watched(load: LoadGenerator, url: str, seconds: float = 30.0) -> FleetView:
+async def watched(load: LoadGenerator, url: str, seconds: float = 60.0) -> FleetView:
     """The fleet once one node has fallen silent, while the others report."""
-    client, running = HubClient(url), asyncio.create_task(load.run())
+    client, running = HubClient(url, timeout_seconds=seconds), asyncio.create_task(load.run())
     until = time.monotonic() + seconds
     try:
         while True:
