@@ -49,8 +49,18 @@ class Paint:
 
     def line(self, spans: Iterable[Span], columns: int) -> str:
         """Join spans to one printable line of at most `columns`, without trailing blanks."""
-        printable = [(strip_unprintable(text), role) for text, role in spans]
-        shown = _truncate_spans(_strip_trailing_blanks(printable), columns)
+        spans = list(spans)
+        # Once for the whole line, and span by span only where a colour needs it: a large fleet has
+        # thousands of lines of twenty spans.
+        whole = "".join([text for text, _ in spans])
+        if not self.enabled:
+            whole = strip_unprintable(whole).rstrip()
+            return whole if display_width(whole) <= columns else _truncate_text(whole, columns)
+        if whole.isprintable() and display_width(whole) <= columns:
+            shown = _strip_trailing_blanks(spans)
+        else:
+            printable = [(strip_unprintable(text), role) for text, role in spans]
+            shown = _truncate_spans(_strip_trailing_blanks(printable), columns)
         return "".join(self.text(text, role) for text, role in shown)
 
 
@@ -104,7 +114,12 @@ def _replacement(character: str) -> str:
 
 def display_width(text: str) -> int:
     """Return the columns the text takes: two for wide characters, none for combining marks."""
-    return len(text) if text.isascii() else sum(map(_character_width, text))
+    if text.isascii():
+        return len(text)
+    # By distinct characters: the bars of a table repeat one many times.
+    return len(text) + sum(
+        [(_character_width(one) - 1) * text.count(one) for one in set(text) if one > "\x7f"]
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -121,12 +136,15 @@ def truncate(text: str, columns: int) -> str:
     return text if display_width(text) <= columns else _truncate_text(text, columns)
 
 
+# Cached: the cells of a large table are a few hundred different texts.
+@lru_cache(maxsize=8192)
 def align_left(text: str, columns: int) -> str:
     """Pad or truncate the text to exactly `columns`, aligned left."""
     text = truncate(text, columns)
     return text + " " * (columns - display_width(text))
 
 
+@lru_cache(maxsize=8192)
 def align_right(text: str, columns: int) -> str:
     """Pad or truncate the text to exactly `columns`, aligned right."""
     text = truncate(text, columns)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import lru_cache
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
 from fleet_smi.model.units import MAX_SECONDS, UNKNOWN, format_elapsed, pluralize
@@ -19,6 +20,8 @@ _BRANDS = {"nvidia", "amd", "intel", "geforce", "tesla", "quadro", "instinct", "
 _FORM_FACTORS = ("sxm", "pci", "oam", "hbm")
 
 
+# Cached, as below: a fleet has few models, and a screen of it few moments, each on many rows.
+@lru_cache(maxsize=1024)
 def short_model(name: str) -> str:
     """Return the short name of a model: "NVIDIA H100 80GB HBM3" becomes "H100 80GB"."""
     words = name.replace("-", " ").replace("(R)", "").replace("(TM)", "").split()
@@ -51,6 +54,7 @@ def format_percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f}%"
 
 
+@lru_cache(maxsize=8192)
 def to_local_time(at: float) -> datetime:
     """Convert seconds since 1970 to the time zone of this process."""
     return datetime.fromtimestamp(at).astimezone()

@@ -67,9 +67,21 @@ class TableLayout(Struct, frozen=True):
         return sum(self.widths[name] + len(_GAP) for name in names) + bar
 
 
-def choose_layout(rows: Sequence[GpuRow], columns: int, *, show_model: bool) -> TableLayout:
-    """Return the layout with the most columns that leaves enough width for WHO."""
+def choose_layouts(rows: Sequence[GpuRow], columns: int) -> tuple[TableLayout, TableLayout]:
+    """Return the layouts with the most columns that leave enough width for WHO.
+
+    The first has no column for the model of a GPU, the second has one.
+    """
     widths = _widths(rows)
+    without, with_model = (
+        _choose_layout(rows, columns, dict(widths), show_model=show) for show in (False, True)
+    )
+    return without, with_model
+
+
+def _choose_layout(
+    rows: Sequence[GpuRow], columns: int, widths: dict[str, int], *, show_model: bool
+) -> TableLayout:
     if WIDE_COLUMNS <= columns < _ROOMY_COLUMNS:
         # A long model name would take the place of the optional columns.
         widths["MODEL"] = min(widths["MODEL"], _MODEL_WIDTHS[0])
@@ -123,11 +135,17 @@ def _widths(rows: Sequence[GpuRow]) -> dict[str, int]:
     # Every column is at least as wide as its header.
     widths = {name: max(4, len(name)) for name in (*DEFAULT_COLUMNS, *OPTIONAL_COLUMNS, "MODEL")}
     widths |= {"#": 2, "STATE": 6, "FAN": 3, "ECC": 3, "MEMORY": 6}
+    for name in rows[0].cells if rows else ():
+        widths.setdefault(name, 0)
+    # By distinct texts, of which a large table has few.
+    texts: dict[str, set[str]] = {name: set() for name in widths}
+    texts["#"] = {row.index for row in rows}
+    texts["STATE"] = {row.state for row in rows}
     for row in rows:
-        widths["#"] = max(widths["#"], len(row.index))
-        widths["STATE"] = max(widths["STATE"], len(row.state))
         for name, cell in row.cells.items():
-            widths[name] = max(widths[name], display_width(cell))
+            texts[name].add(cell)
+    for name, cells in texts.items():
+        widths[name] = max([widths[name], *map(display_width, cells)])
     for name, max_width in _MAX_WIDTHS.items():
         widths[name] = min(widths[name], max_width)
     used, total = _memory_widths(rows)
@@ -170,8 +188,8 @@ def row_spans(row: GpuRow, layout: TableLayout, columns: int) -> list[Span]:
         (align_right(row.index, layout.widths["#"]) + _GAP, role),
         (align_left(row.state, layout.widths["STATE"]) + _GAP, row.state),
     ]
-    variants = _who_variants(row, layout)
-    if row.is_blank and display_width(variants[-1]) > columns - layout.used_columns:
+    variants, who_columns = _who_variants(row, layout), columns - layout.used_columns
+    if row.is_blank and display_width(variants[-1]) > who_columns:
         return [*spans, (variants[0], row.state)]
     for name, text in _cells(row, layout):
         if name == "MEMORY":
@@ -179,7 +197,7 @@ def row_spans(row: GpuRow, layout: TableLayout, columns: int) -> list[Span]:
         else:
             spans.append((text, role))
         spans.append((_GAP, None))
-    who = longest_fitting(variants, columns - layout.used_columns)
+    who = longest_fitting(variants, who_columns)
     spans.append((who, _WHO_ROLES.get(row.state)))
     return spans
 

@@ -91,6 +91,9 @@ class _Page:
             self._state_width += _LOAD_WIDTH + len(_GAP)
         self._now = now
         self._local = local
+        # The same for every node.
+        ticks = time_axis.axis_ticks(strips.start, strips.end, self._strip_width, local)
+        self._ticks = list(ticks)
 
     def lines(self) -> Iterator[_Line]:
         """Yield the rows grouped by node, then the legend."""
@@ -113,14 +116,13 @@ class _Page:
         return time_axis.range_label(strips.start, strips.end, self._now, self._local)
 
     def _heading(self, node: str, range_label: str) -> _Line:
-        strips, label_width = self._strips, _label_width(self._model_width)
+        label_width = _label_width(self._model_width)
         suffix = f", {range_label}" if range_label else ""
         name = truncate(node, label_width + self._strip_width // 2 - display_width(suffix))
         # A long heading runs into the axis: the labels it would cover are left out.
         overlap = max(0, display_width(name) + display_width(suffix) - label_width)
-        labels = time_axis.axis_ticks(strips.start, strips.end, self._strip_width, self._local)
         last = "now" if self._ends_now else ""
-        axis = time_axis.axis_line(labels, " " * overlap, self._strip_width, last)[overlap:]
+        axis = time_axis.axis_line(self._ticks, " " * overlap, self._strip_width, last)[overlap:]
         padding = " " * (label_width - display_width(name) - display_width(suffix))
         return [(name, "title"), (suffix + padding, None), (axis, "head")]
 

@@ -64,13 +64,14 @@ def render(
     nodes = [_NodeTable(node, _rows(node, columns)) for node in view.nodes]
     # One layout over all nodes, so that the columns of their tables line up.
     rows = [row for table in nodes for _, row in table.rows]
+    layout, mixed_layout = gpu_table.choose_layouts(rows, columns)
     page = _Page(
         nodes=nodes,
         names=unique_node_names(view.nodes),
         now=view.taken_at,
         columns=columns,
-        layout=gpu_table.choose_layout(rows, columns, show_model=False),
-        mixed_layout=gpu_table.choose_layout(rows, columns, show_model=True),
+        layout=layout,
+        mixed_layout=mixed_layout,
         several=len(view.nodes) > 1,
         processes=processes,
         why=show_reasons,

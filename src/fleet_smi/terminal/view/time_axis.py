@@ -1,6 +1,6 @@
 """Time axis above a strip: ticks at round local times, and the label of a range."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from fleet_smi.model.units import format_elapsed
@@ -46,7 +46,7 @@ def range_label(start: float, end: float, now: float, local: ToLocalTime) -> str
 
 
 def axis_line(
-    labels: Iterator[tuple[int, str]], prefix: str, columns: int, last_label: str = ""
+    labels: Iterable[tuple[int, str]], prefix: str, columns: int, last_label: str = ""
 ) -> str:
     """Return the prefix and the labels at their columns; labels that overlap are left out."""
     line = prefix

@@ -22,6 +22,7 @@ from fleet_smi.hub.history.recording.rows import NodeRow, Presence
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.series.strip_samples import GpuStripSamples, SampleTimes
 from fleet_smi.hub.history.storage import schema, series_reader, strip_sample_rows
+from fleet_smi.hub.history.storage.bulk import fetch_all
 from fleet_smi.hub.history.storage.holder_codec import decode_holders
 from fleet_smi.hub.history.storage.schema import gpus, nodes, occupancies, people, presence
 from fleet_smi.hub.history.storage.store import HistoryStore
@@ -91,9 +92,7 @@ class HistoryQueries:
         node_ids = _few_node_ids(gpu_keys)
         with self._store.read_transaction() as connection:
             gpu_by_id = _gpus(connection, node_ids)
-            rows = connection.execute(
-                select_periods(start, end, node_ids, schema.LOOK_COLUMNS)
-            ).all()
+            rows = fetch_all(connection, select_periods(start, end, node_ids, schema.LOOK_COLUMNS))
         return [
             (
                 gpu_by_id[gpu_id],
@@ -225,17 +224,28 @@ def _gpus(connection: Connection, node_ids: Collection[str] | None = None) -> di
     if node_ids is not None:
         query = query.where(nodes.c.node_id.in_(node_ids))
     return {
-        row.key: GpuOfNode(
-            uuid=row.uuid,
-            node_id=row.node_id,
-            node=row.name,
-            index=row[3],  # `row.index` is a method of rows
-            vendor=row.vendor,
-            model=row.model,
-            memory_total_bytes=row.memory_total_bytes,
-            parent=row.parent,
+        key: GpuOfNode(
+            uuid=uuid,
+            node_id=node_id,
+            node=name,
+            index=index,
+            vendor=vendor,
+            model=model,
+            memory_total_bytes=memory_total_bytes,
+            parent=parent,
         )
-        for row in connection.execute(query.order_by(gpus.c.key))
+        for (
+            key,
+            _,
+            uuid,
+            index,
+            vendor,
+            model,
+            memory_total_bytes,
+            parent,
+            node_id,
+            name,
+        ) in fetch_all(connection, query.order_by(gpus.c.key))
     }
 
 

@@ -3,13 +3,17 @@
 SQLAlchemy would process each value of each row, which takes several times as long.
 """
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, TextClause
+import msgspec
+from sqlalchemy import Connection, Dialect, Select, TextClause, func, select
 
 RowValues = dict[str, Any]
+_JSON_VERSION = (3, 38)  # from which on its JSON functions are always built in
+_decode_rows = msgspec.json.Decoder(list[list[Any]]).decode
 
 
 def execute_bulk(connection: Connection, statement: TextClause, rows: Sequence[RowValues]) -> None:
@@ -30,6 +34,20 @@ def select_each(
     for row in rows:
         values: Any = row if names is None else tuple(map(row.__getitem__, names))
         yield from map(tuple, connection.exec_driver_sql(sql, values))
+
+
+def fetch_all(connection: Connection, query: Select[Any]) -> list[list[Any]]:
+    """Return all rows of a query whose columns are numbers and texts.
+
+    From SQLite as one JSON text: its driver releases the interpreter lock for every single row,
+    and waits up to 5 ms to get it back from a busy event loop. Thousands of rows take seconds.
+    Numbers have 15 digits then, which are 10 µs of a time.
+    """
+    if connection.dialect.name != "sqlite" or sqlite3.sqlite_version_info < _JSON_VERSION:
+        return [list(row) for row in connection.execute(query)]
+    rows = query.subquery()
+    array = select(func.json_group_array(func.json_array(*rows.c))).select_from(rows)
+    return _decode_rows(connection.scalar(array) or "[]")
 
 
 @lru_cache(maxsize=128)
