@@ -5,7 +5,7 @@ import os
 import sys
 
 # Substitutes of the same width for a terminal whose encoding has no such character.
-_ASCII = dict(zip("—…·×°→└│█▓▒░▁▂▃▄▅▆▇", "-~.x >`|##+-_.:-=+*", strict=True))
+_ASCII = dict(zip("—…·×°→└│█▓▒░▁▂▃▄▅▆▇├─−•", "-~.x >`|##+-_.:-=+*|--*", strict=True))
 
 
 def main() -> None:
@@ -38,6 +38,29 @@ def _open_streams() -> None:
         else:
             codecs.register_error("fleet-smi", _substitute)
             stream.reconfigure(errors="fleet-smi")
+            # Python writes UTF-8 in the C locale; a terminal that was set to it does not draw that.
+            if stream.encoding.lower() == "utf-8" and not _locale_has_utf8():
+                stream.reconfigure(encoding="ascii", errors="fleet-smi")
+
+
+def _locale_has_utf8() -> bool:
+    """Whether the user's locale has UTF-8; without any locale, or with Python's own choice, yes."""
+    environ = _initial_environment()
+    if environ.get(b"PYTHONIOENCODING") or environ.get(b"PYTHONUTF8") == b"1":
+        return True
+    values = [environ.get(name) for name in (b"LC_ALL", b"LC_CTYPE", b"LANG")]
+    locale = next(filter(None, values), b"UTF-8")
+    return b"utf8" in locale.lower().replace(b"-", b"")
+
+
+def _initial_environment() -> dict[bytes, bytes]:
+    """The environment as it was at the start: in the C locale Python changes LC_CTYPE (PEP 538)."""
+    try:
+        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123
+            entries = file.read().split(b"\0")
+    except OSError:
+        return dict(os.environb)
+    return dict([entry.split(b"=", 1) for entry in entries if b"=" in entry])
 
 
 def _substitute(error: UnicodeError) -> tuple[str, int]:

@@ -3,18 +3,21 @@
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
 from tests.cli.program import assert_error_line, run_fleet_smi, run_gpus, run_json
-from tests.machines import UserProcesses, require_root, wait_until
+from tests.machines import UserProcesses, require_program, require_root, wait_until
 from tests.sim.fixtures import Simulated
 
 
@@ -209,9 +212,111 @@ def test_interval_counts_the_lines_that_do_not_fit(
             written += os.read(ours, 65536)
         running.terminate()
     os.close(ours)
-    (line,) = re.findall(r"….*?(?=\x1b)", written.decode().split("\x1b[H")[1])
-    assert re.fullmatch(r"… \d+ more lines: make.*", line)
-    assert len(line) == 20
+    (line,) = re.findall(r"lines .*", written.decode().split("\x1b[H")[1])
+    assert re.fullmatch(r"lines 1-2 of \d+", line)
+
+
+class LiveTable:
+    """`fleet-smi -i` on a terminal of its own, at which somebody presses keys."""
+
+    def __init__(
+        self, env: dict[str, str], rows: int, seconds: str, shell: tuple[str, ...] = ()
+    ) -> None:
+        self._ours, self._theirs = pty.openpty()
+        self.resize(rows)
+        self.mode_before = termios.tcgetattr(self._theirs)
+        command = [sys.executable, "-m", "fleet_smi", "-i", seconds, "--no-color"]
+        # With that terminal as its own: otherwise it would be a job in the background.
+        self.running = subprocess.Popen(
+            ["setsid", "--ctty", *shell, *command],
+            env=env | {"TERM": "xterm"},
+            stdin=self._theirs,
+            stdout=self._theirs,
+            stderr=self._theirs,
+        )
+        self._written = b""
+
+    def resize(self, rows: int) -> None:
+        termios.tcsetwinsize(self._ours, (rows, 100))
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Wait until the latest picture shows this, and return the match."""
+        ends = time.monotonic() + 60
+        while True:
+            picture = self._written.decode(errors="replace").rpartition("\x1b[H")[2]
+            if match := re.search(pattern, picture):
+                return match
+            assert time.monotonic() < ends, f"{pattern} is not in {picture!r}"
+            if select.select([self._ours], [], [], 1)[0]:
+                self._written += os.read(self._ours, 65536)
+
+    def mode(self) -> list[Any]:
+        return termios.tcgetattr(self._theirs)
+
+    def close(self) -> None:
+        self.running.kill()
+        self.running.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+def test_a_live_table_scrolls_follows_the_window_and_ends_with_q(
+    simulated: Simulated,
+) -> None:
+    require_program("setsid")
+    env = simulated(Scenario(gpus=[SimGpu()] * 12))
+    # A long interval: everything below happens between two refreshes.
+    table = LiveTable(env, rows=5, seconds="3600")
+    try:
+        count = int(table.wait_for(r"lines 1-4 of (\d+).*q: quit")[1])
+        assert count > 6
+        for keys, first in (
+            (b"j", 2),
+            (b"\x1b[B", 3),
+            (b"k", 2),
+            (b"\x1bOA", 1),
+            (b"k", 1),  # no further than the beginning
+            (b"\x1b[6~", 4),
+            (b"G", count - 3),
+            (b" ", count - 3),  # no further than the end
+            (b"b", count - 6),
+            (b"g", 1),
+        ):
+            table.press(keys)
+            table.wait_for(rf"lines {first}-{first + 3} of {count}\b")
+        assert table.mode() != table.mode_before
+        table.resize(count + 5)
+        table.wait_for(r"\x1b\[J$")  # all of it fits: no position
+        table.press(b"q")
+        assert table.running.wait(60) == 0
+        table.wait_for(r"\x1b\[\?25h")
+        assert table.mode() == table.mode_before
+    finally:
+        table.close()
+
+
+def test_a_live_table_gives_the_terminal_back_while_it_is_suspended(
+    simulated: Simulated,
+) -> None:
+    require_program("setsid")
+    env = simulated(Scenario(gpus=[SimGpu()] * 12))
+    # Only a shell with job control can continue it.
+    shell = ("bash", "-m", "-c", '"$@"; echo suspended; read; fg; exit $?', "bash")
+    table = LiveTable(env, rows=5, seconds="3600", shell=shell)
+    try:
+        table.wait_for(r"lines 1-4 of")
+        table.press(b"\x1a")  # Ctrl-Z
+        table.wait_for(r"(?s)\x1b\[\?25h.*suspended")
+        table.press(b"\n")
+        table.wait_for(r"lines 1-4 of [^\n]*$")
+        table.press(b"jq")
+        assert table.running.wait(60) == 0
+        assert table.mode() == table.mode_before
+    finally:
+        table.close()
 
 
 def test_interval_survives_hangup_under_nohup(env: dict[str, str]) -> None:
@@ -286,6 +391,42 @@ def test_output_without_utf_8_uses_ascii_substitutes(env: dict[str, str], encodi
     assert done.stderr == ""
     assert states(done) == ["free", "busy", "broken"]
     assert "?" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "C"},
+        {"LC_ALL": "POSIX", "LANG": "en_US.UTF-8"},
+        {"LANG": "C"},
+        {"LANG": "en_US.ISO-8859-1"},
+        {"LC_CTYPE": "C", "LANG": "en_US.UTF-8"},
+    ],
+    ids=str,
+)
+def test_a_locale_without_utf_8_is_drawn_in_ascii(
+    env: dict[str, str], locale: dict[str, str]
+) -> None:
+    names = ("LC_ALL", "LC_CTYPE", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
+    bare = {name: value for name, value in env.items() if name not in names}
+    bare["FLEET_SMI_NODE_NAME"] = "größe"
+
+    def run(*flags: str, **settings: str) -> bytes:
+        command = [sys.executable, "-m", "fleet_smi", "-v", *flags]
+        done = subprocess.run(
+            command, env=bare | settings, capture_output=True, timeout=60, check=True
+        )
+        return done.stdout
+
+    drawn = run(**locale)
+    assert drawn.isascii()
+    assert b"gr??e" in drawn
+    assert drawn.count(b"?") == drawn.count(b"gr??e") * 2
+    # Programs read JSON and CSV, which are UTF-8 in any locale.
+    assert "größe" in run("--json", **locale).decode()
+    assert "größe" in run("--csv", **locale).decode()
+    for utf8 in ({"LC_ALL": "C.UTF-8"}, {"LC_CTYPE": "C.UTF-8", "LANG": "C"}, {}):
+        assert "größe" in run(**utf8).decode()
 
 
 def test_a_machine_without_gpus_suggests_doctor_and_demo(tmp_path: Path) -> None:

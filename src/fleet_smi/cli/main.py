@@ -107,7 +107,16 @@ def parse_command_line(parser: CommandParser, argv: list[str]) -> argparse.Names
     args = parser.parse_args(argv)
     if file := getattr(args, "config", None):
         os.environ["FLEET_SMI_CONFIG"] = file
+    if _prints_data(args):
+        # JSON, CSV and HTML are for programs: UTF-8, whatever the locale of the terminal is.
+        stdout: Any = sys.stdout
+        stdout.reconfigure(encoding="utf-8", errors="replace")
     return args
+
+
+def _prints_data(args: argparse.Namespace) -> bool:
+    flags = any(getattr(args, flag, None) for flag in ("json", "csv", "html"))
+    return flags or getattr(args, "format", None) in ("json", "csv", "html")
 
 
 def _epilog(name: str, command: Any) -> str:

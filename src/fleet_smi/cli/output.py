@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 PIPED_COLUMNS = 120
 _MAX_DIGITS = 5  # of COLUMNS: a longer number is not the width of a terminal
-_HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
-_CLEAR, _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
 
 
 def add_colour_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,43 +58,44 @@ def history_banner(args: argparse.Namespace, view: "DatedView", paint: "Paint") 
 def repeat(interval_seconds: float, render: Callable[[], str], *, interactive: bool) -> None:
     """Print the rendered text every interval until interrupted.
 
-    On a terminal an interactive screen is redrawn in place; elsewhere texts follow each other.
+    On a terminal an interactive screen is redrawn in place, scrolls and ends with `q`; elsewhere
+    texts follow each other.
     """
-    on_screen = interactive and _is_screen()
     for number in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP: leave it
             signal.signal(number, _exit_on_signal)
+    if interactive and _is_screen():
+        from fleet_smi.cli.live_screen import LiveScreen
+
+        with LiveScreen() as screen:
+            _repeat(interval_seconds, lambda: screen.show(render()), screen.wait)
+    else:
+        _repeat(interval_seconds, lambda: _print(render()), _sleep)
+
+
+def _repeat(
+    interval_seconds: float, show: Callable[[], None], wait: Callable[[float], bool]
+) -> None:
+    """Show, then wait until the next one is due, for as long as `wait` returns true."""
     due = time.monotonic()
-    if on_screen:
-        sys.stdout.write(_HIDE_CURSOR + _CLEAR)
-    try:
-        while True:
-            text = render()
-            sys.stdout.write(_redraw(text) if on_screen else text)
-            sys.stdout.flush()
-            # Due times are multiples of the interval from the start, so slow reads cause no drift.
-            due += interval_seconds * max(1, -(-(time.monotonic() - due) // interval_seconds))
-            time.sleep(max(0.0, due - time.monotonic()))
-    finally:
-        if on_screen:
-            sys.stdout.write(_SHOW_CURSOR)
-            sys.stdout.flush()
+    is_running = True
+    while is_running:
+        show()
+        # Due times are multiples of the interval from the start, so slow reads cause no drift.
+        due += interval_seconds * max(1, -(-(time.monotonic() - due) // interval_seconds))
+        is_running = wait(due)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _sleep(due: float) -> bool:
+    time.sleep(max(0.0, due - time.monotonic()))
+    return True
 
 
 def _exit_on_signal(number: int, _: object) -> None:
-    # An exception rather than os._exit, so that `finally` shows the cursor again.
+    # An exception rather than os._exit, so that the terminal is restored.
     sys.exit(128 + number)
-
-
-def _redraw(text: str) -> str:
-    """Return the text with escapes that overwrite the screen line by line.
-
-    Nothing is cleared before it is overwritten, so the screen does not flicker.
-    """
-    lines = text.splitlines()
-    width, rows = os.get_terminal_size(sys.stdout.fileno())
-    # One row stays free: a newline in the last row would scroll the screen.
-    if len(lines) >= rows > 1:
-        more = f"… {len(lines) - rows + 2} more lines: make the terminal taller"
-        lines[rows - 2 :] = [more[: width or None]]
-    return _HOME + "".join(f"{line}{_TO_LINE_END}\n" for line in lines) + _TO_SCREEN_END
