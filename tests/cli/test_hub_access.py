@@ -211,6 +211,15 @@ def test_the_join_command_has_a_valid_token_and_fingerprint(
     assert credentials.redeem_join_token(arguments[1], "id-1", "gpu1").secret
 
 
+def test_before_its_first_start_the_join_command_is_for_the_certificate_that_the_hub_will_have(
+    run: Run, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_SMI_HUB_TLS", "self-signed")
+    arguments = shlex.split(run("join-command"))
+    assert arguments[6].startswith("https://")
+    assert arguments[-1] == ensure_self_signed(state, []).fingerprint
+
+
 def test_the_join_command_has_no_fingerprint_without_tls(run: Run, state: Path) -> None:
     ensure_self_signed(state, ["gpuhub"])
     assert "--fingerprint" not in run("join-command", "--url", "http://gpuhub:7070")

@@ -1,5 +1,6 @@
 """Hosts from lists, files and patterns of ssh_config; and names that could do harm."""
 
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -8,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import UsageError
+from fleet_smi.hub import ssh_hosts
+from fleet_smi.hub.ssh_config_copy import copy_system_config
 from fleet_smi.hub.ssh_hosts import expand_hosts, parse_config_hosts, read_hosts_file, validate_host
+from tests.machines import require_program
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9.-]{0,12}", fullmatch=True)
 PATTERNS = st.from_regex(r"!?[a-z0-9]{0,4}[*?][a-z0-9]{0,4}", fullmatch=True)
@@ -107,6 +111,30 @@ def test_circular_includes_terminate(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(f"Host gpu01\nInclude {config}\n")
     assert expand_hosts(["gpu*"], str(config)) == ["gpu01"]
+
+
+def test_a_relative_include_of_the_systems_file_is_below_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_program("ssh")
+    system, home = tmp_path / "etc", tmp_path / "home"
+    for folder in (system / "conf.d", home / ".ssh/conf.d"):
+        folder.mkdir(parents=True)
+    (system / "ssh_config").write_text("Include conf.d/*.conf\nInclude none/*\n")
+    (system / "conf.d/lab.conf").write_text("Include conf.d/deep.lab\n")
+    (system / "conf.d/deep.lab").write_text("Host gpu01\n  HostName 10.0.0.1\n")
+    (home / ".ssh/conf.d/lab.conf").write_text("Host gpu02\n  HostName 10.0.0.2\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(ssh_hosts, "SYSTEM_CONFIG", str(system / "ssh_config"))
+    assert expand_hosts(["gpu*"]) == ["gpu01"]
+    # The same for ssh itself, which gets the file through an Include of ours.
+    config = str(system / "ssh_config")
+    copy = copy_system_config(config, tmp_path, config)
+    (tmp_path / "config").write_text(f'Host *\n  BatchMode yes\n  Include "{copy}"\n')
+    command = ["ssh", "-G", "-F", str(tmp_path / "config"), "gpu01"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "\nhostname 10.0.0.1\n" in done.stdout
+    assert copy_system_config("~/.ssh/config", tmp_path) == "~/.ssh/config"
 
 
 @given(

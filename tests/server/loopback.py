@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from fleet_smi.server.certificate_reload import LiveCertificate, TlsFiles
 from fleet_smi.server.middleware import AsgiApp
-from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
+from fleet_smi.server.uvicorn_server import bind_sockets, serve
 
 
 class LoopbackResponse(NamedTuple):
@@ -22,9 +23,10 @@ class LoopbackResponse(NamedTuple):
 @contextmanager
 def serve_app(app: AsgiApp, tls: TlsFiles | None = None) -> Iterator[int]:
     """Serve the app in a thread; yield its port."""
-    listening = bind_socket("127.0.0.1", 0)
+    (listening,) = bind_sockets("127.0.0.1", 0)
     loop = asyncio.new_event_loop()
-    task = loop.create_task(serve(app, [listening], tls))
+    certificate = None if tls is None else LiveCertificate(tls)
+    task = loop.create_task(serve(app, [listening], certificate))
 
     def run_loop() -> None:
         try:

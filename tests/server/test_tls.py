@@ -11,9 +11,9 @@ from cryptography import x509
 
 from fleet_smi.errors import StateError
 from fleet_smi.server import tls
+from fleet_smi.server.certificate_reload import TlsFiles
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, SecurityMiddleware, Send
 from fleet_smi.server.tls import ensure_self_signed, fingerprint_of, read_fingerprint
-from fleet_smi.server.uvicorn_server import TlsFiles
 from tests.server.loopback import serve_app
 
 NAMES = ["gpuhub", "gpuhub.lab.example", "127.0.0.1", "::1"]

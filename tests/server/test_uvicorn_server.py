@@ -8,28 +8,50 @@ import pytest
 from fleet_smi.errors import UsageError
 from fleet_smi.server import timeouts
 from fleet_smi.server.middleware import Message, Receive, Send
-from fleet_smi.server.uvicorn_server import bind_socket, serve
+from fleet_smi.server.uvicorn_server import bind_sockets, serve
 from tests.server.loopback import serve_app
 
 
+def bind(host: str, port: int = 0) -> socket.socket:
+    """Bind the one socket of a single address."""
+    (bound,) = bind_sockets(host, port)
+    return bound
+
+
 def test_it_listens_on_the_given_address() -> None:
-    with bind_socket("127.0.0.1", 0) as listening:
+    with bind("127.0.0.1") as listening:
         assert listening.getsockname()[0] == "127.0.0.1"
-    with bind_socket("localhost", 0) as listening:
+    with bind("localhost") as listening:
         assert listening.getsockname()[1] > 0
+
+
+def test_every_address_of_the_machine_is_also_those_of_ipv6() -> None:
+    bound = bind_sockets("", 0)
+    port = bound[0].getsockname()[1]
+    try:
+        for host, listening in zip(("127.0.0.1", "::1"), bound, strict=True):
+            with socket.create_connection((host, port), timeout=60) as client:
+                accepted, peer = listening.accept()
+                assert peer[:2] == client.getsockname()[:2]
+                accepted.close()
+        with pytest.raises(UsageError, match=f"cannot listen on .*:{port}: .*in use"):
+            bind_sockets("", port)
+    finally:
+        for listening in bound:
+            listening.close()
 
 
 @pytest.mark.parametrize("host", ["no-such-machine.invalid", "192.0.2.1"])
 def test_an_address_that_cannot_be_bound_is_an_error(host: str) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on {host}:0: "):
-        bind_socket(host, 0)
+        bind_sockets(host, 0)
 
 
 def test_a_port_in_use_is_an_error() -> None:
-    with bind_socket("127.0.0.1", 0) as listening:
+    with bind("127.0.0.1") as listening:
         port = listening.getsockname()[1]
         with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
-            bind_socket("127.0.0.1", port)
+            bind_sockets("127.0.0.1", port)
 
 
 def test_an_endless_response_does_not_block_the_shutdown() -> None:
@@ -39,7 +61,7 @@ def test_an_endless_response_does_not_block_the_shutdown() -> None:
         await asyncio.Event().wait()
 
     async def scenario() -> float:
-        loop, listening = asyncio.get_running_loop(), bind_socket("127.0.0.1", 0)
+        loop, listening = asyncio.get_running_loop(), bind("127.0.0.1")
         serving = asyncio.ensure_future(serve(endless, [listening]))
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -60,7 +82,7 @@ def test_nothing_listens_after_the_shutdown() -> None:
         await send({"type": "http.response.body"})
 
     async def scenario() -> int:
-        listening = bind_socket("127.0.0.1", 0)
+        listening = bind("127.0.0.1")
         port: int = listening.getsockname()[1]
         serving = asyncio.ensure_future(serve(app, [listening]))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -201,12 +201,18 @@ def _join_command(args: argparse.Namespace) -> None:
     from fleet_smi.hub.state_folder import read_running_hub
     from fleet_smi.model.units import parse_duration
     from fleet_smi.server.join_line import describe_limits, join_command
-    from fleet_smi.server.tls import read_fingerprint
+    from fleet_smi.server.tls import hub_certificate, read_fingerprint
 
     settings = args.settings
     folder = Path(settings.hub.state)
     running = read_running_hub(folder)
-    fingerprint = None if settings.hub.tls_cert else read_fingerprint(folder)
+    if settings.hub.tls_cert:
+        fingerprint = None
+    elif settings.hub.tls is not None:
+        # Also before the hub's first start: the line must be good once it runs.
+        fingerprint = hub_certificate(folder, settings.hub.hosts).fingerprint
+    else:
+        fingerprint = read_fingerprint(folder)
     # A running hub knows its address, which may differ from the settings of this shell.
     url = args.url or (running.url if running else _configured_url(settings, fingerprint))
     lifetime_seconds, uses = parse_duration(args.expires), args.uses

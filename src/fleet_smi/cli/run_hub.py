@@ -86,18 +86,26 @@ def serve_until_signal(
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run_until_signal(server.run, *tasks))
+        runner.run(_run_until_signal(server.reload, server.run, *tasks))
 
 
-async def _run_until_signal(*functions: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _run_until_signal(
+    reload: Callable[[], None], *functions: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
     def stop_soon() -> None:
         stop.set()
         start_stop_watchdog(STOP_SECONDS)
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stop_soon)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_soon)
+    # A terminal that is closed sends it too: what was started there ends with it.
+    if sys.stdin is not None and sys.stdin.isatty():
+        loop.add_signal_handler(signal.SIGHUP, stop_soon)
+    else:
+        loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload))
     stopped = asyncio.ensure_future(stop.wait())
     tasks = [asyncio.ensure_future(function()) for function in functions]
     await asyncio.wait((stopped, *tasks), return_when=asyncio.FIRST_COMPLETED)

@@ -38,6 +38,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
     drop: str | None
     drop_mode: int
+    drop_commands: CommandVisibility | None
     drop_format: Literal["report", "gpustat", "gpustat-text"]
     cluster_smi: ListenAddress | None
     get_status_password: str | None
@@ -67,6 +68,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
 
     listen: ListenAddress
     hosts: tuple[str, ...]
+    base_path: str | None
     state: str
     tls: Literal["self-signed"] | None
     tls_cert: str | None
@@ -78,6 +80,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     pull_interval: float
     pull_token: str | None
     pull_token_file: str | None
+    pull_tokens_file: str | None
     files: tuple[str, ...]
     files_interval: float
     ssh: tuple[str, ...]
@@ -118,6 +121,10 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     def read_pull_token(self) -> str | None:
         """The token that agents require; `None` if none is set."""
         return self.pull_token or _read_secret(self.pull_token_file)
+
+    def read_pull_tokens(self) -> dict[str, str]:
+        """The tokens of single agents, by the target as it is in `pull`."""
+        return _read_secrets(self.pull_tokens_file)
 
     def read_node_info_password(self) -> str | None:
         """The password that nodes of gpu-cluster-monitor require; `None` if none is set."""
@@ -170,6 +177,22 @@ def _read_secret(path: str | None, value_type: ValueType = SECRET) -> str | None
         return str(value_type.parse(text))
     except ValueError as error:
         raise UsageError(f"the password in {path} {error}") from None
+
+
+def _read_secrets(path: str | None) -> dict[str, str]:
+    """Read a file with a name and its secret in each line; # starts a comment."""
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="ascii") as file:
+            if os.fstat(file.fileno()).st_mode & stat.S_IROTH:
+                _warn_world_readable(path)
+            lines = [line.partition("#")[0].split() for line in file]
+        return {name: str(SECRET.parse(secret)) for name, secret in filter(None, lines)}
+    except OSError as error:
+        raise UsageError(f"the secrets in {path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{path}: write a target and its token in each line") from None
 
 
 def _warn_world_readable(path: str) -> None:

@@ -79,6 +79,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("agent", "drop_mode", value_types.MODE, 0o644, "the mode of files in that folder"),
     Setting(
         "agent",
+        "drop_commands",
+        value_types.COMMANDS,
+        None,
+        "how much of command lines these files show",
+        "name",
+    ),
+    Setting(
+        "agent",
         "drop_format",
         value_types.DROP_FORMAT,
         "report",
@@ -110,6 +118,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "hub", "hosts", value_types.HOSTS, (), "more host names to accept", ("gpu.example.org",)
+    ),
+    Setting(
+        "hub", "base_path", value_types.URL_PATH, None, "its path at a proxy, if not /", "/gpus"
     ),
     Setting(
         "hub",
@@ -152,6 +163,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "pull", value_types.TARGETS, (), "agents to poll", ("gpu01:7071", "gpu02:7071")),
     Setting("hub", "pull_interval", value_types.INTERVAL, 2.0, "how often to poll them"),
     *_secret("hub", "pull_token", "the token that these agents require"),
+    Setting(
+        "hub",
+        "pull_tokens_file",
+        value_types.PATH,
+        None,
+        "a file with a token for each of them",
+        "/etc/fleet-smi/pull-tokens",
+    ),
     Setting("hub", "files", value_types.PATHS, (), "folders with reports", ("/nfs/gpu-status",)),
     Setting("hub", "files_interval", value_types.INTERVAL, 5.0, "how often to read them"),
     Setting("hub", "ssh", value_types.SSH_HOSTS, (), "hosts to reach by ssh", ("gpu03", "lab-*")),

@@ -211,6 +211,13 @@ def _ssh_host(value: Any) -> str:
     return name
 
 
+def _url_path(value: Any) -> str | None:
+    path = _text(value).rstrip("/")
+    if not re.fullmatch(r"(?:/[A-Za-z0-9._~-]+)*", path) or "/." in path:
+        raise ValueError("is not a path of a URL, like /gpus")
+    return path or None
+
+
 def _header(value: Any) -> str:
     name = _text(value)
     if not name.isascii() or not name.replace("-", "").isalnum() or len(name) > _MAX_NAME:
@@ -280,6 +287,7 @@ TARGETS = _list_of(parse_target)
 NETWORKS = _list_of(parse_network)
 SSH_HOSTS = _list_of(_ssh_host)
 HEADER = ValueType(_header)
+URL_PATH = ValueType(_url_path)
 SIZE = ValueType(_size, _format_size)
 DURATION = ValueType(_duration, _format_duration)
 INTERVAL = ValueType(_interval, _format_duration)

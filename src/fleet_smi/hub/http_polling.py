@@ -45,7 +45,10 @@ class HttpPoller:
         request: PollRequest,
         parse: ParseResponse,
         timeout_seconds: float,
+        target_headers: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        """`target_headers` are for single targets, and sent to no other."""
+        self._target_headers = target_headers or {}
         self._source = source
         self._targets = tuple(targets)
         self._urls = {target: target_url(target, request) for target in targets}
@@ -80,7 +83,7 @@ class HttpPoller:
             # For the whole response: the timeout of httpx is per read, and a target that sends
             # one byte at a time would never exceed it.
             async with asyncio.timeout(self._timeout_seconds):
-                body = await self._fetch(client, self._urls[target])
+                body = await self._fetch(client, target)
             return self._parse(target, body)
         except (TimeoutError, httpx.TimeoutException):
             failure: DeliveryError = Unreachable(f"did not answer in {self._timeout_seconds:g} s")
@@ -92,9 +95,12 @@ class HttpPoller:
         named = type(failure)(failure.message, target)
         return Delivery(source=self._source, target=target, result=named)
 
-    async def _fetch(self, client: httpx.AsyncClient, url: str) -> bytes:
-        request = self._request
-        async with client.stream(request.method, url, content=request.body) as response:
+    async def _fetch(self, client: httpx.AsyncClient, target: str) -> bytes:
+        request, url = self._request, self._urls[target]
+        headers = self._target_headers.get(target)
+        async with client.stream(
+            request.method, url, content=request.body, headers=headers
+        ) as response:
             status = response.status_code
             if status in request.refusal_messages:
                 raise Refused(request.refusal_messages[status])

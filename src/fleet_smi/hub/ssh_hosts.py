@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
+from functools import partial
 from pathlib import Path
 
 from fleet_smi.errors import UsageError
@@ -20,6 +21,7 @@ _MAX_INCLUDE_DEPTH = 16
 
 ReadInclude = Callable[[str], Iterable[str]]
 """Read the files that the argument of `Include` matches; return their texts."""
+USER_CONFIG, SYSTEM_CONFIG = "~/.ssh/config", "/etc/ssh/ssh_config"
 
 
 def validate_host(name: str) -> str:
@@ -63,14 +65,14 @@ def expand_hosts(names: Sequence[str], config_path: str | None = None) -> list[s
 
 
 def _matching(pattern: str, config_path: str | None) -> list[str]:
-    files = [config_path] if config_path else ["~/.ssh/config", "/etc/ssh/ssh_config"]
+    files = [config_path] if config_path else [USER_CONFIG, SYSTEM_CONFIG]
     # Patterns of ssh have no character classes: a bracket belongs to an IPv6 address.
     matches = re.compile(translate(pattern.replace("[", "[[]"))).fullmatch
     config_hosts = (
         host
         for file in files
-        for text in _read_files(file)
-        for host in parse_config_hosts(text, _read_files)
+        for text in _read_files(file, include_folder(file))
+        for host in parse_config_hosts(text, partial(_read_files, folder=include_folder(file)))
     )
     hosts = [host for host in config_hosts if matches(host) and _HOST.fullmatch(host)]
     if not hosts:
@@ -96,24 +98,41 @@ def parse_config_hosts(text: str, include: ReadInclude, depth: int = 0) -> list[
 
 def _lines(text: str) -> Iterable[tuple[str, list[str]]]:
     for line in text.splitlines():
-        if match := _LINE.fullmatch(line):
-            arguments = [quoted or bare for quoted, bare in _ARGUMENT.findall(match[2])]
-            comment = next(
-                (at for at, argument in enumerate(arguments) if argument[:1] == "#"), len(arguments)
-            )
-            yield match[1].lower(), arguments[:comment]
+        if parsed := parse_line(line):
+            yield parsed
+
+
+def parse_line(line: str) -> tuple[str, list[str]] | None:
+    """The keyword of a line, in lower case, and its arguments; `None` if it has none."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    arguments = [quoted or bare for quoted, bare in _ARGUMENT.findall(match[2])]
+    comment = next(
+        (at for at, argument in enumerate(arguments) if argument[:1] == "#"), len(arguments)
+    )
+    return match[1].lower(), arguments[:comment]
 
 
 def _is_pattern(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def _read_files(pattern: str) -> Iterable[str]:
-    """The texts of the files that a path pattern of ssh_config matches, if readable."""
+def include_folder(config_path: str) -> str:
+    """The folder of relative paths in `Include`: ~/.ssh, but /etc/ssh for the system's own file."""
+    return str(Path(config_path).parent) if config_path == SYSTEM_CONFIG else "~/.ssh"
+
+
+def match_files(pattern: str, folder: str) -> list[Path]:
+    """The files that a path pattern of ssh_config matches, in the order in which ssh reads them."""
     path = Path(pattern).expanduser()
-    # A relative Include of a user's ssh_config is below ~/.ssh.
-    path = path if path.is_absolute() else Path("~/.ssh").expanduser() / path
-    for file in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))):
+    path = path if path.is_absolute() else Path(folder).expanduser() / path
+    return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+
+
+def _read_files(pattern: str, folder: str) -> Iterable[str]:
+    """The texts of the files that a path pattern of ssh_config matches, if readable."""
+    for file in match_files(pattern, folder):
         try:
             yield file.read_text("utf-8", "replace")
         except OSError:

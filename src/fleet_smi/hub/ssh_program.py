@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from fleet_smi.errors import UsageError
+from fleet_smi.hub.ssh_config_copy import copy_system_config
+from fleet_smi.hub.ssh_hosts import SYSTEM_CONFIG, USER_CONFIG
 
 # Options that the user's own ssh_config cannot override (the first value wins), for the hosts
 # and for the jump hosts before them: never prompt, never forward, never change known_hosts, and
@@ -33,7 +35,7 @@ Host *
   ServerAliveInterval 10
   ServerAliveCountMax 2
 """
-_DEFAULT_CONFIGS = ("~/.ssh/config", "/etc/ssh/ssh_config")
+_DEFAULT_CONFIGS = (USER_CONFIG, SYSTEM_CONFIG)
 # The path of a Unix socket has at most 104 bytes; ssh appends a hash, and a suffix at start.
 _MAX_FOLDER_LENGTH = 104 - len("/") - 40 - len(".0123456789abcdef") - 1
 _CLOSE_SECONDS = 2.0
@@ -75,7 +77,8 @@ class SshProgram:
 
     async def __aenter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-smi-", dir=_short_folder()))
-        includes = "".join(f"  Include {_quote(path)}\n" for path in self._includes)
+        paths = [copy_system_config(path, self._folder) for path in self._includes]
+        includes = "".join(f"  Include {_quote(path)}\n" for path in paths)
         config = _CONFIG.format(timeout_seconds=max(1.0, self._timeout_seconds)) + includes
         (self._folder / "config").write_text(config)
         return self

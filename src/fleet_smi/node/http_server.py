@@ -23,6 +23,7 @@ from fleet_smi.node.connection_limits import (
 
 _MAX_CONNECTIONS = 16
 _MAX_BODY_BYTES = 4096
+_MAX_FILE_BYTES = 1 << 20
 
 
 class AgentRequest(NamedTuple):
@@ -67,8 +68,8 @@ class AgentHttpServer:
         hosts: Iterable[str] = (),
     ) -> None:
         # On loopback a client uses `localhost` or an address; no other name needs to be accepted.
-        names = frozenset() if is_loopback(host) else _own_names()
-        self._server = _Server(host, port, handler, names, frozenset(hosts))
+        names = frozenset() if is_loopback(host) else own_names()
+        self._server = _Server(host, port, handler, names.union(hosts, ["localhost"]))
         self.port: int = self._server.server_address[1]
         self._closing = False
         self._thread = threading.Thread(target=self._serve_loop, name="serve", daemon=True)
@@ -104,19 +105,27 @@ class _Server(ThreadingMixIn, HTTPServer):
         port: int,
         respond: Callable[[AgentRequest], AgentResponse],
         names: frozenset[str],
-        hosts: frozenset[str],
     ) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # Without a host, every address of the machine: of IPv4 too, on one socket for both.
+        self._is_dual = not host and socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if self._is_dual or ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
         self.respond = respond
-        self._names, self._hosts = names, hosts
+        self._names = names
         self._limits = ConnectionLimits(_MAX_CONNECTIONS)
         self._open: set[socket.socket] = set()
 
     def server_bind(self) -> None:
         """Bind without a reverse DNS lookup of our own name, which can take seconds."""
+        if self._is_dual:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super(HTTPServer, self).server_bind()
         self.server_name, self.server_port = "agent", self.server_address[1]
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; a client of IPv4 has its address of IPv4 on both sockets."""
+        request, address = super().get_request()
+        return request, (address[0].removeprefix("::ffff:"), *address[1:])
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Handle the connection in a thread; close it where there are too many."""
@@ -153,10 +162,8 @@ class _Server(ThreadingMixIn, HTTPServer):
         try:
             ipaddress.ip_address(name)
         except ValueError:
-            name = name.lower()
-            # By the first label, under any domain: which ones point here is not known.
-            known = name == "localhost" or name in self._hosts
-            return known or name.split(".")[0] in self._names
+            # The whole name: the first label under another domain may be anybody's.
+            return name.lower().removesuffix(".") in self._names
         return True  # an address needs no DNS, so it cannot be rebound
 
 
@@ -231,5 +238,28 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: a hub sends a request every second."""
 
 
-def _own_names() -> frozenset[str]:
-    return frozenset({os.uname().nodename.lower().split(".")[0]})
+def own_names(root: str = "/") -> frozenset[str]:
+    """The names of this machine by its own files, in lower case: no DNS, which can take seconds.
+
+    Its host name, with the domains of `/etc/resolv.conf`, and its other names in `/etc/hosts`.
+    """
+    node = os.uname().nodename.lower()
+    short = node.partition(".")[0]
+    names = {node, short}
+    for keyword, *words in _read_words(f"{root}/etc/resolv.conf"):
+        if keyword in ("search", "domain"):
+            names |= {f"{short}.{domain.strip('.')}" for domain in words if domain.strip(".")}
+    for _, *words in _read_words(f"{root}/etc/hosts"):
+        if node in words or short in words:
+            names |= {name for name in words if not name.startswith(("localhost", "ip6-"))}
+    return frozenset(names)
+
+
+def _read_words(path: str) -> list[list[str]]:
+    """The words of each line that has any, in lower case; no lines if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            lines = file.read(_MAX_FILE_BYTES).lower().splitlines()
+    except OSError:
+        return []
+    return [words for line in lines if (words := line.partition("#")[0].split())]

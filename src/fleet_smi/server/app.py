@@ -8,7 +8,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from fleet_smi.errors import FleetError, Refused, UsageError
@@ -29,13 +29,29 @@ class App:
 
     def __init__(self, services: Services, hosts: AllowedHosts) -> None:
         self.report_handler = ReportHandler(services, hosts)
+        self._base_path = services.base_path
         self._routes = SecurityMiddleware(_starlette(services), hosts, tls=services.tls)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if self._base_path and scope["type"] == "http":
+            if scope["path"] == self._base_path:
+                # The page names its files relative to a folder.
+                redirect = RedirectResponse(f"{self._base_path}/", 308)
+                await redirect(scope, receive, send)
+                return
+            scope = _below(self._base_path, scope)
         if scope["type"] == "http" and scope["path"] == ReportHandler.path:
             await self.report_handler(scope, receive, send)
         else:
             await self._routes(scope, receive, send)
+
+
+def _below(base_path: str, scope: Message) -> Message:
+    """The request without the path that a proxy has put before it, if it has not removed that."""
+    path: str = scope["path"]
+    if not path.startswith(f"{base_path}/"):
+        return scope
+    return {**scope, "path": path.removeprefix(base_path), "raw_path": b""}
 
 
 def load_endpoints() -> tuple[Endpoint, ...]:

@@ -60,6 +60,7 @@ class AccessControl:
         trusted_proxies: Sequence[str] = (),
         user_header: str | None = None,
         admins: Sequence[str] = (),
+        base_path: str = "",
     ) -> None:
         self._credentials = credentials
         self._rate_limiter = rate_limiter
@@ -69,6 +70,8 @@ class AccessControl:
         self._proxies = IpNetworks(trusted_proxies)
         self._user_header = (user_header or "").lower().encode()
         self._admins = frozenset(admins)
+        # Not sent to other services below the same host name.
+        self._cookie_path = f"{base_path}/"
 
     def authenticate(self, headers: Headers, peer: str, method: str) -> Identity | HttpError:
         """Identify the client that sent a request, or return the error to answer with.
@@ -195,7 +198,8 @@ class AccessControl:
     def _cookie_header(self, value: str, seconds: float) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._tls else ""
         cookie = (
-            f"{SESSION_COOKIE}={value}; Path=/; Max-Age={seconds:.0f}; HttpOnly; SameSite=Strict"
+            f"{SESSION_COOKIE}={value}; Path={self._cookie_path}; Max-Age={seconds:.0f}; "
+            "HttpOnly; SameSite=Strict"
         )
         return b"set-cookie", (cookie + secure).encode()
 

@@ -31,13 +31,14 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.paths import ensure_private_folder
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import AccessControl, bind_warning
+from fleet_smi.server.certificate_reload import LiveCertificate, TlsFiles
 from fleet_smi.server.listeners import Listener, build_listeners
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
 from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import SingleFlightCache
-from fleet_smi.server.tls import ensure_self_signed
-from fleet_smi.server.uvicorn_server import TlsFiles, bind_socket, serve
+from fleet_smi.server.tls import hub_certificate
+from fleet_smi.server.uvicorn_server import bind_sockets, serve
 
 logger = logging.getLogger(__name__)
 _CREDENTIAL_REFRESH_SECONDS = 1.0
@@ -68,6 +69,8 @@ class HubServer:
             self.credentials = self._credentials()
             stack.callback(self.credentials.close)
             self.tls, self.fingerprint = _certificate(settings, self.state_folder)
+            # One of our own stays: nodes trust its fingerprint.
+            self._renewed = self.tls if self.fingerprint is None else None
             self.warning = self._bind_warning(settings)
             node_store = NodeStore(self._engine, NodeCheckpoint)
             stack.callback(node_store.close)
@@ -78,8 +81,9 @@ class HubServer:
                 stack.callback(self.archive.close)
             history = None if self.archive is None else self.archive.recorder
             self.hub = _hub(settings, [self._push, *sources], node_store, fleet, history)
-            self._socket = bind_socket(settings.listen.host, settings.listen.port)
-            stack.callback(self._socket.close)
+            self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
+            for bound in self._sockets:
+                stack.callback(bound.close)
             self._app = self._build_app(settings)
             self.listeners = build_listeners(settings, self.hub)
             # The address file last: commands that find it can connect.
@@ -94,10 +98,18 @@ class HubServer:
         """Receive reports and answer requests until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.hub.run())
-            group.create_task(serve(self._app, [self._socket], self.tls))
+            group.create_task(serve(self._app, self._sockets, self.tls))
             group.create_task(self._refresh_credentials())
+            if self._renewed is not None:
+                group.create_task(self._renewed.watch())
             for name, listener in self.listeners.items():
                 group.create_task(_run_listener(name, listener))
+
+    def reload(self) -> None:
+        """Read the certificate, tokens and users again, as after SIGHUP. Blocking."""
+        if self._renewed is not None:
+            self._renewed.reload()
+        self.credentials.refresh()
 
     def close(self) -> None:
         """Write what is not yet saved, and release every resource."""
@@ -134,6 +146,7 @@ class HubServer:
             user_header=settings.user_header,
             admins=settings.admins,
             tls=self.tls is not None,
+            base_path=settings.base_path or "",
         )
         services = Services(
             hub=self.hub,
@@ -145,6 +158,7 @@ class HubServer:
             commands_for_admins=settings.commands_for_admins,
             tls=self.tls is not None,
             fingerprint=self.fingerprint,
+            base_path=settings.base_path or "",
             get_status_password=settings.read_get_status_password(),
             node_budget_seconds=settings.node_budget,
             history=None if self.archive is None else self.archive.queries,
@@ -157,7 +171,7 @@ class HubServer:
 
     def _url(self, host: str, wildcard_host: str) -> str:
         """The URL of the hub; one that listens on all addresses is named by `wildcard_host`."""
-        port = self._socket.getsockname()[1]
+        port = self._sockets[0].getsockname()[1]
         host = wildcard_host if host in WILDCARDS else host
         scheme = "http" if self.tls is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
@@ -218,12 +232,11 @@ def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive 
     return Archive(settings.history or folder / store.HISTORY_FILE, retention, fleet)
 
 
-def _certificate(settings: HubSettings, folder: Path) -> tuple[TlsFiles | None, str | None]:
+def _certificate(settings: HubSettings, folder: Path) -> tuple[LiveCertificate | None, str | None]:
     # The admin's own certificate is not pinned: clients verify it by its authority.
     if settings.tls_cert is not None and settings.tls_key is not None:
-        return TlsFiles(settings.tls_cert, settings.tls_key), None
+        return LiveCertificate(TlsFiles(settings.tls_cert, settings.tls_key)), None
     if settings.tls is None:
         return None, None
-    names = sorted({"localhost", "127.0.0.1", socket.gethostname(), *settings.hosts})
-    own = ensure_self_signed(folder, names)
-    return TlsFiles(str(own.path), str(own.path)), own.fingerprint
+    own = hub_certificate(folder, settings.hosts)
+    return LiveCertificate(TlsFiles(str(own.path), str(own.path))), own.fingerprint

@@ -23,6 +23,7 @@ class Services(Struct, frozen=True, kw_only=True):
     commands_for_admins: CommandVisibility = "full"
     tls: bool = False
     fingerprint: str | None = None
+    base_path: str = ""
     get_status_password: str | None = None
     node_budget_seconds: float = 10.0
     history: HistoryService | None = None

@@ -6,6 +6,7 @@ file, so that they are always a pair.
 """
 
 import logging
+import socket
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -59,6 +60,12 @@ def ensure_self_signed(folder: Path, names: Sequence[str]) -> SelfSignedCertific
             ", ".join(missing),
         )
     return SelfSignedCertificate(path, fingerprint_of(certificate.public_bytes(Encoding.DER)))
+
+
+def hub_certificate(folder: Path, hosts: Iterable[str]) -> SelfSignedCertificate:
+    """The certificate of the hub on this machine, which also answers to these `hosts`."""
+    names = {"localhost", "127.0.0.1", socket.gethostname(), *hosts}
+    return ensure_self_signed(folder, sorted(names))
 
 
 def read_fingerprint(folder: Path) -> str | None:

@@ -2,27 +2,21 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from fleet_smi.errors import UsageError
+from fleet_smi.server.certificate_reload import LiveCertificate
 from fleet_smi.server.report_protocol import ReportProtocol
 from fleet_smi.server.timeouts import IDLE_TIMEOUT_SECONDS
 
 # Streams of events never end by themselves, and must not delay the shutdown.
 _GRACE_SECONDS = 1
 _BACKLOG = 2048
-
-
-class TlsFiles(NamedTuple):
-    """The files of a certificate and its key."""
-
-    certificate: str
-    key: str
 
 
 class _Server(uvicorn.Server):
@@ -32,17 +26,35 @@ class _Server(uvicorn.Server):
         yield
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind a listening socket; raise `UsageError` with the reason if that fails."""
+def bind_sockets(host: str, port: int) -> list[socket.socket]:
+    """Bind the listening sockets; raise `UsageError` with the reason if that fails.
+
+    An empty host is every address of the machine, of IPv4 and IPv6. These are two sockets: with
+    one for both, addresses of IPv4 would look like those of IPv6.
+    """
+    first = _bind(host, port)
+    if host or not socket.has_ipv6:
+        return [first]
     try:
+        # The port that the first has got, if any would do.
+        return [first, _listen("::", first.getsockname()[1], socket.AF_INET6)]
+    except OSError as error:
+        if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):  # switched off here
+            return [first]
+        first.close()
+        raise UsageError(f"cannot listen on [::]:{port}: {error.strerror}") from None
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        # Not for a name alone: without a host, IPv4 comes first.
+        family = socket.AF_UNSPEC if host else socket.AF_INET
         addresses = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host or None, port, family, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        family, _, _, _, address = addresses[0]
+        found, _, _, _, address = addresses[0]
         # Host and port only: an IPv6 address has two more fields.
-        return socket.create_server(
-            address[:2], family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=False
-        )
+        return _listen(str(address[0]), port, found)
     except OSError as error:
         if isinstance(error, PermissionError):
             reason = "ports under 1024 need root: choose another"
@@ -51,8 +63,16 @@ def bind_socket(host: str, port: int) -> socket.socket:
         raise UsageError(f"cannot listen on {host}:{port}: {reason}") from None
 
 
+def _listen(host: str, port: int, family: int) -> socket.socket:
+    return socket.create_server(
+        (host, port), family=family, backlog=_BACKLOG, reuse_port=False, dualstack_ipv6=False
+    )
+
+
 async def serve(
-    app: ASGIApp, sockets: Sequence[socket.socket], tls: TlsFiles | None = None
+    app: ASGIApp,
+    sockets: Sequence[socket.socket],
+    certificate: LiveCertificate | None = None,
 ) -> None:
     """Serve on these sockets until cancelled; pending responses get a moment to finish."""
     config = uvicorn.Config(
@@ -69,9 +89,10 @@ async def serve(
         proxy_headers=False,
         timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else tls.key,
     )
+    if certificate is not None:
+        config.load()
+        config.ssl = certificate.context
     server = _Server(config)
     serving = asyncio.ensure_future(server.serve(sockets=list(sockets)))
     try:

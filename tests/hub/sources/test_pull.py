@@ -1,13 +1,17 @@
 """The `pull` source: wrong responses, and many agents concurrently."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
-from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
-from fleet_smi.hub.sources.pull import PullSource
+from fleet_smi import config
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
+from fleet_smi.hub.sources.pull import PullSource, create_sources
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets.serve import ServeOutlet
 from tests.builders import gpu, snapshot
@@ -79,3 +83,52 @@ def test_the_token_is_sent_to_the_agent_and_no_proxy(
     (error,) = requested(PullSource([f"127.0.0.1:{agent.port}"], token="secret")).values()
     assert isinstance(error, Undecodable)
     assert b"Authorization: Bearer secret" in agent.request
+
+
+def test_each_agent_gets_its_own_token_and_no_other(stack: ExitStack, tmp_path: Path) -> None:
+    agents = [ServeOutlet("127.0.0.1", 0, token=f"token-of-{name}") for name in ("one", "two")]
+    for agent in agents:
+        stack.callback(agent.close)
+        agent.publish(snapshot(gpu()))
+    curious = RecordingServer()
+    stack.callback(curious.close)
+    ports = [*(agent.port for agent in agents), curious.port]
+    targets = [f"127.0.0.1:{port}" for port in ports]
+    file = tmp_path / "tokens"
+    file.write_text(f"# of the lab\n{targets[0]} token-of-one\n\n{targets[1]}\ttoken-of-two\n")
+    file.chmod(0o600)
+    flags = {"hub.pull": ",".join(targets), "hub.pull_tokens_file": str(file)}
+    (source,) = create_sources(config.load({"HOME": "/"}, flags=flags))
+    results = {each.target: each.result for each in asyncio.run(source.poll())}
+    assert all(isinstance(results[target], Snapshot) for target in targets[:2])
+    assert b"token-of" not in curious.received
+    file.write_text("elsewhere:7071 token\n")
+    with pytest.raises(UsageError, match=r"elsewhere:7071 is not in hub\.pull"):
+        create_sources(config.load({"HOME": "/"}, flags=flags))
+    file.write_text("one two three\n")
+    with pytest.raises(UsageError, match="a target and its token in each line"):
+        create_sources(config.load({"HOME": "/"}, flags=flags))
+
+
+class RecordingServer:
+    """Accepts one request, records it and closes."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            connection, _ = self._listener.accept()
+            with connection:
+                self.received = connection.recv(1 << 16)
+
+    def close(self) -> None:
+        """Stop, whether or not a request came."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()

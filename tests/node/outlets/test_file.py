@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from fleet_smi import config
 from fleet_smi.errors import Unreachable
-from fleet_smi.node.outlets.file import FileOutlet
+from fleet_smi.node.outlets import OutletOptions
+from fleet_smi.node.outlets.file import FileOutlet, create_outlet
 from fleet_smi.wire.report import decode_report
-from tests.builders import gpu, snapshot
+from tests.builders import gpu, process, snapshot
 from tests.machines import wait_until
 
 TAKEN = replace(snapshot(gpu(), sequence=1), node_id="0123456789abcdef")
@@ -42,6 +44,28 @@ def test_the_mode_is_the_chosen_one_whatever_the_umask(tmp_path: Path, mode: int
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(
+    ("flags", "command"),
+    [
+        ({}, None),
+        ({"agent.drop_mode": "0600"}, "python train.py"),
+        ({"agent.drop_commands": "full"}, "python train.py"),
+        ({"agent.drop_mode": "0600", "agent.drop_commands": "name"}, None),
+    ],
+)
+def test_a_file_that_everybody_can_read_has_program_names_only(
+    tmp_path: Path, flags: dict[str, str], command: str | None
+) -> None:
+    running = process(1, name="python", command="python train.py")
+    settings = config.load({"HOME": "/"}, flags=flags).agent
+    create_outlet(str(tmp_path), OutletOptions(settings)).deliver(
+        replace(TAKEN, gpus=(gpu(processes=(running,)),))
+    )
+    (read,) = decode_report((tmp_path / NAME).read_bytes()).snapshots
+    (written,) = read.gpus[0].processes or ()
+    assert (written.name, written.command) == ("python", command)
 
 
 def test_two_nodes_with_one_name_have_two_files(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """The serve outlet over real sockets: access, host names, connection limits, responses."""
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPConnection
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import UsageError
 from fleet_smi.node import connection_limits
+from fleet_smi.node.http_server import own_names
 from fleet_smi.node.outlets.serve import ServeOutlet
 from fleet_smi.wire.report import decode_report
 from tests.builders import gpu, snapshot
@@ -204,6 +207,35 @@ def is_cut_off_while_talking(guest: socket.socket) -> bool:
 def quiet(connection: socket.socket) -> None:
     connection.settimeout(0.5)
     connection.recv(1)
+
+
+def test_the_machines_own_name_under_a_strange_domain_is_refused() -> None:
+    outlet = ServeOutlet("", 0, open_to_all=True)
+    own = os.uname().nodename.lower()
+    try:
+        outlet.publish(TAKEN)
+        assert ask(outlet, Host=f"{own}:7071")[0] == 200
+        assert ask(outlet, Host=f"{own.partition('.')[0]}.evil.example:7071")[0] == 421
+        # On every address of the machine, of IPv6 too.
+        with socket.create_connection(("::1", outlet.port), timeout=60) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    finally:
+        outlet.close()
+
+
+def test_the_names_of_a_machine_come_from_its_own_files(tmp_path: Path) -> None:
+    node = os.uname().nodename.lower()
+    short = node.partition(".")[0]
+    assert own_names(str(tmp_path)) == {node, short}
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/resolv.conf").write_text("search lab.example.org. cs.example.org # x\n")
+    (tmp_path / "etc/hosts").write_text(
+        f"127.0.0.1 localhost\n127.0.1.1\t{short}.INTRA.example {short} login\n10.0.0.2 other\n"
+    )
+    domains = ("lab.example.org", "cs.example.org", "intra.example")
+    expected = {node, short, "login", *(f"{short}.{domain}" for domain in domains)}
+    assert own_names(str(tmp_path)) == expected
 
 
 def test_a_dns_name_is_accepted_if_configured() -> None:

@@ -87,7 +87,7 @@ def test_the_join_line_has_the_url_that_the_admin_used(hub: ThreadedHub, admin: 
 def test_the_join_line_has_the_origin_of_a_proxy(hub: ThreadedHub, admin: str) -> None:
     requested = {"Origin": "https://gpus.example", "Content_Type": "application/json"}
     made = json_of(hub.request("POST", LINE, b"{}", token=admin, **requested))
-    assert shlex.split(made["line"])[6] == "https://gpus.example"
+    assert shlex.split(made["line"])[6] == "https://gpus.example:443"
 
 
 def test_the_join_line_pins_a_self_signed_certificate(tmp_path: Path) -> None:

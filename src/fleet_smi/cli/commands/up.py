@@ -46,13 +46,14 @@ def _create_first_token(settings: "Settings") -> None:
     from fleet_smi.config.ip_addresses import is_loopback
     from fleet_smi.hub.credentials import CredentialCache
     from fleet_smi.hub.database import open_database
-    from fleet_smi.server.uvicorn_server import bind_socket
+    from fleet_smi.server.uvicorn_server import bind_sockets
 
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
         return
     with ExitStack() as stack:
         # Fail now if the address is taken: the token is printed only once.
-        bind_socket(*settings.hub.listen).close()
+        for bound in bind_sockets(*settings.hub.listen):
+            bound.close()
         engine = open_database(Path(settings.hub.state))
         stack.callback(engine.dispose)
         credentials = CredentialCache(engine)

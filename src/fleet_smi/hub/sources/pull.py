@@ -1,25 +1,39 @@
 """The `pull` source: polls agents that serve their latest report over HTTP."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fleet_smi.config import Settings
+from fleet_smi.errors import UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_default_interval
 from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 from fleet_smi.wire.report import decode_report
 
 DEFAULT_PORT = 7071
-_REFUSED = "rejected the token: set hub.pull_token to the agent's token"
+_REFUSED = "rejected the token: give the agent's token in hub.pull_tokens_file or hub.pull_token"
 
 
 def create_sources(settings: Settings) -> list[Source]:
     """Create the source that polls the agents named in `hub.pull`."""
     hub = settings.hub
-    token = hub.read_pull_token()
-    return [PullSource(hub.pull, token=token, interval_seconds=hub.pull_interval)]
+    tokens = hub.read_pull_tokens()
+    unknown = sorted(set(tokens) - set(hub.pull))
+    if unknown:
+        raise UsageError(f"{hub.pull_tokens_file}: {unknown[0]} is not in hub.pull")
+    return [
+        PullSource(
+            hub.pull,
+            token=hub.read_pull_token(),
+            tokens=tokens,
+            interval_seconds=hub.pull_interval,
+        )
+    ]
 
 
 class PullSource:
-    """Polls many agents concurrently, each with its own timeout."""
+    """Polls many agents concurrently, each with its own timeout.
+
+    `tokens` are those of single targets: with one `token` for all, each agent learns the others'.
+    """
 
     name = "pull"
 
@@ -28,6 +42,7 @@ class PullSource:
         targets: Sequence[str],
         *,
         token: str | None = None,
+        tokens: Mapping[str, str] | None = None,
         interval_seconds: float = 2.0,
         timeout_seconds: float = 5.0,
     ) -> None:
@@ -36,10 +51,12 @@ class PullSource:
         request = PollRequest(
             path="/api/v1/report",
             default_port=DEFAULT_PORT,
-            headers=_headers(token),
+            headers={"Accept": "application/msgpack"},
             refusal_messages={401: _REFUSED, 403: _REFUSED},
         )
-        self._poller = HttpPoller(self.name, targets, request, _parse, timeout_seconds)
+        own = dict.fromkeys(targets, token) | {**(tokens or {})}
+        headers = {target: _authorization(secret) for target, secret in own.items() if secret}
+        self._poller = HttpPoller(self.name, targets, request, _parse, timeout_seconds, headers)
 
     async def poll(self) -> Sequence[Delivery]:
         """Poll every agent once."""
@@ -50,9 +67,8 @@ class PullSource:
         await self._poller.poll_until_cancelled(deliver, self._interval_seconds)
 
 
-def _headers(token: str | None) -> dict[str, str]:
-    accept = {"Accept": "application/msgpack"}
-    return accept if token is None else accept | {"Authorization": f"Bearer {token}"}
+def _authorization(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _parse(target: str, body: bytes) -> Delivery:

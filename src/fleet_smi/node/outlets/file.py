@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import re
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from typing import NamedTuple
 
 from fleet_smi.errors import Unreachable
 from fleet_smi.failure_log import FailureLog
+from fleet_smi.model.command_visibility import CommandVisibility
+from fleet_smi.model.privacy import mask_commands
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.wire.report import FILE_SUFFIX, encode_report, encode_snapshot
@@ -51,8 +54,16 @@ class FileOutlet:
     name = "file"
     requested_interval_seconds = None
 
-    def __init__(self, folder: str, *, mode: int = 0o644, file_format: str = "report") -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        mode: int = 0o644,
+        file_format: str = "report",
+        commands: CommandVisibility = "full",
+    ) -> None:
         self._folder = folder
+        self._commands = commands
         self._mode = mode
         self._format = _load_format(file_format)
         self._leftovers_removed = False
@@ -108,9 +119,8 @@ class FileOutlet:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         stem = self._format.stem(snapshot)
         try:
-            _replace_file(
-                folder, stem, self._format.suffix, self._mode, self._format.encode(snapshot)
-            )
+            data = self._format.encode(mask_commands(snapshot, self._commands))
+            _replace_file(folder, stem, self._format.suffix, self._mode, data)
             # Once per run is enough: only a writer that was killed leaves any.
             if not self._leftovers_removed:
                 _remove_leftovers(folder, stem)
@@ -122,7 +132,14 @@ class FileOutlet:
 def create_outlet(folder: str, options: OutletOptions) -> FileOutlet:
     """Create the outlet of `--drop`."""
     settings = options.settings
-    return FileOutlet(folder, mode=settings.drop_mode, file_format=settings.drop_format)
+    # Everybody on the shared disk can read a file of mode 0644, and no hub stands before it.
+    by_mode: CommandVisibility = "name" if settings.drop_mode & stat.S_IROTH else "full"
+    return FileOutlet(
+        folder,
+        mode=settings.drop_mode,
+        file_format=settings.drop_format,
+        commands=settings.drop_commands or by_mode,
+    )
 
 
 def _load_format(name: str) -> FileFormat:

@@ -1,6 +1,7 @@
 """`POST /api/v1/join-command`: the command line to paste on a new node."""
 
 import asyncio
+import re
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -49,9 +50,13 @@ def _hub_url(context: RequestContext) -> str:
     """The URL that the sender reached the hub by."""
     # A browser's Origin has the scheme of a TLS proxy, of which the hub itself knows nothing.
     origin = context.header("origin")
-    if origin.startswith(("http://", "https://")):
-        return origin
-    return f"{'https' if context.services.tls else 'http'}://{context.header('host')}"
+    if not origin.startswith(("http://", "https://")):
+        origin = f"{'https' if context.services.tls else 'http'}://{context.header('host')}"
+    # Where it names no port, agents would take the hub's own.
+    scheme, _, host = origin.partition("://")
+    if not re.search(r":\d+$", host):
+        origin += ":443" if scheme == "https" else ":80"
+    return origin + context.services.base_path
 
 
 ENDPOINTS = (

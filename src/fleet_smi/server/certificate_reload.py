@@ -1,0 +1,89 @@
+"""The certificate that a running hub presents: read again when its files have changed."""
+
+import asyncio
+import logging
+import os
+import ssl
+from typing import NamedTuple
+
+from fleet_smi.errors import UsageError
+from fleet_smi.failure_log import FailureLog
+from fleet_smi.hub.sources.polling import ticks
+
+logger = logging.getLogger(__name__)
+_CHECK_SECONDS = 10.0
+
+
+class TlsFiles(NamedTuple):
+    """The files of a certificate and its key."""
+
+    certificate: str
+    key: str
+
+
+class LiveCertificate:
+    """A TLS context whose certificate can be replaced; open connections are not affected."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._failures = FailureLog(logger, "certificate")
+        self._stamp = self._read_stamp()
+        try:
+            self.context = _load(files)
+        except (OSError, ssl.SSLError) as error:
+            raise UsageError(f"the certificate cannot be used: {_reason(error, files)}") from None
+
+    def reload(self) -> bool:
+        """Read the files again; where they are no pair, the old certificate stays. Blocking."""
+        stamp = self._read_stamp()
+        try:
+            # Into another context first: half a renewal must not leave a certificate here whose
+            # key is still to come.
+            _load(self._files)
+            self.context.load_cert_chain(self._files.certificate, self._files.key)
+        except (OSError, ssl.SSLError) as error:
+            reason = _reason(error, self._files)
+            self._failures.record_failure(UsageError(f"not renewed, the old one stays: {reason}"))
+            return False
+        self._stamp = stamp
+        self._failures.record_success()
+        logger.info("certificate=%s is loaded", self._files.certificate)
+        return True
+
+    def reload_if_changed(self) -> None:
+        """Read the files again if one has changed. Blocking."""
+        if self._read_stamp() != self._stamp:
+            self.reload()
+
+    async def watch(self) -> None:
+        """Look for a renewed certificate until cancelled."""
+        async for _ in ticks(_CHECK_SECONDS):
+            await asyncio.to_thread(self.reload_if_changed)
+
+    def _read_stamp(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(file) for file in self._files]
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(file)  # noqa: PTH116  # follows the links that certbot replaces
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _load(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    return context
+
+
+def _no_password() -> str:
+    # OpenSSL would ask for it on the terminal, and wait.
+    raise ssl.SSLError("the key has a password: give one without")
+
+
+def _reason(error: Exception, files: TlsFiles) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"{files.certificate} and {files.key} are no certificate and its key ({error})"
+    return f"{files.certificate}, {files.key}: {getattr(error, 'strerror', None) or error}"
