@@ -65,13 +65,20 @@ async def encoded_json_response(
     context: RequestContext, encoded: EncodedBody, headers: dict[str, str]
 ) -> Response:
     """A JSON response, decompressed for the few clients that do not accept gzip."""
+    return await encoded_response(context, encoded, headers, media_type="application/json")
+
+
+async def encoded_response(
+    context: RequestContext, encoded: EncodedBody, headers: dict[str, str], *, media_type: str
+) -> Response:
+    """A response, decompressed for the few clients that do not accept gzip."""
     headers["Vary"] += ", Accept-Encoding"
     body, gzip = encoded
     if gzip and not context.accepts_gzip:
         body, gzip = await asyncio.to_thread(zlib.decompress, body, _GZIP), False
     if gzip:
         headers["Content-Encoding"] = "gzip"
-    return Response(body, headers=headers, media_type="application/json")
+    return Response(body, headers=headers, media_type=media_type)
 
 
 def _etag(context: RequestContext) -> str:

@@ -7,10 +7,10 @@ state `unknown`. A GPU has one sample of `fleet_smi_gpu_state`, always 1, whose 
 which. No label holds a pid or a command.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -26,6 +26,8 @@ _MAX_VALUE = 1e18  # comparing with it drops infinities and NaN, too
 _MAX_LABEL_CHARACTERS = 200
 _LABEL_CACHE_SIZE = 1 << 17
 
+MetricGroup = Literal["nodes", "gpus", "instances", "users"]
+"""Series that a large fleet has many of: of each node, GPU, MIG instance or user."""
 SampleValue = float | None
 LabelledSubjects = Sequence[tuple[str, Any]]
 """What a family of samples is read from: the labels of each sample, and its subject."""
@@ -44,40 +46,55 @@ class Metric(Struct, frozen=True):
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
-def encode_metrics(view: FleetView, hub_metrics: Mapping[str, float]) -> bytes:
-    """Encode the fleet as one document; `hub_metrics` are the hub's own counts, by name."""
+def encode_metrics(
+    view: FleetView,
+    hub_metrics: Mapping[str, float],
+    groups: Collection[MetricGroup] = get_args(MetricGroup),
+) -> bytes:
+    """Encode the fleet as one document; `hub_metrics` are the hub's own counts, by name.
+
+    The whole fleet and the hub are always in it; of the rest, only these groups.
+    """
     # By metric, not by GPU: the format requires that the samples of a metric are contiguous.
     lines: list[str] = []
-    for metric, subjects in _families(view, hub_metrics):
+    for metric, subjects in _families(view, hub_metrics, groups):
         lines += _lines(metric, subjects)
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
 
 
 def _families(
-    view: FleetView, hub_metrics: Mapping[str, float]
+    view: FleetView, hub_metrics: Mapping[str, float], groups: Collection[MetricGroup]
 ) -> Iterator[tuple[Metric, LabelledSubjects]]:
     nodes = [(_node_labels(node), node) for node in view.nodes]
-    reporting = [(labels, node) for labels, node in nodes if not node.silent]
-    # Only the state of a silent node's GPUs is published: their last figures are out of date.
-    measured = _gpus(reporting)
-    gpus = measured + _gpus([(labels, node) for labels, node in nodes if node.silent])
     yield (
         GPUS_BY_STATE,
         [(_label("state", state), getattr(view.summary, state)) for state in STATES],
     )
-    users = [(_label("user", one.user), one) for one in people_in_view(view) if one.seen]
-    for metrics, subjects in (
-        (FLEET_METRICS, [("", view.summary)]),
-        (_hub_metrics(hub_metrics), [("", hub_metrics)]),
-        (USER_METRICS, users),
-        (NODE_STATUS_METRICS, nodes),
-        (NODE_METRICS, reporting),
-        (GPU_METRICS, measured),
-        (INSTANCE_METRICS, _instances(measured)),
-    ):
-        yield from ((metric, subjects) for metric in metrics)
-    yield GPU_STATE, _states(gpus)
-    yield INSTANCE_STATE, _states(_instances(gpus))
+    yield from _each(FLEET_METRICS, [("", view.summary)])
+    yield from _each(_hub_metrics(hub_metrics), [("", hub_metrics)])
+    if "users" in groups:
+        users = [(_label("user", one.user), one) for one in people_in_view(view) if one.seen]
+        yield from _each(USER_METRICS, users)
+    if "nodes" in groups:
+        yield from _each(NODE_STATUS_METRICS, nodes)
+        yield from _each(NODE_METRICS, [pair for pair in nodes if not pair[1].silent])
+    # Only the state of a silent node's GPUs is published: their last figures are out of date.
+    measured = _gpus([pair for pair in nodes if not pair[1].silent])
+    gpus = measured + _gpus([pair for pair in nodes if pair[1].silent])
+    if "gpus" in groups:
+        yield from _each(GPU_METRICS, measured)
+    if "instances" in groups:
+        yield from _each(INSTANCE_METRICS, _instances(measured))
+    if "gpus" in groups:
+        yield GPU_STATE, _states(gpus)
+    if "instances" in groups:
+        yield INSTANCE_STATE, _states(_instances(gpus))
+
+
+def _each(
+    metrics: Iterable[Metric], subjects: LabelledSubjects
+) -> Iterator[tuple[Metric, LabelledSubjects]]:
+    return ((metric, subjects) for metric in metrics)
 
 
 def _lines(metric: Metric, subjects: LabelledSubjects) -> list[str]:
@@ -134,7 +151,15 @@ def _label(name: str, value: str | None) -> str:
 
 def _hub_metrics(values: Mapping[str, float]) -> list[Metric]:
     """Make a metric of each of the hub's own counts."""
-    return [_metric(f"hub_{name}", itemgetter(name), HUB_HELP.get(name, "")) for name in values]
+    return [
+        _metric(f"hub_{name}", itemgetter(name), HUB_HELP.get(name) or _help_from_name(name))
+        for name in values
+    ]
+
+
+def _help_from_name(name: str) -> str:
+    words = name.removesuffix("_total").replace("_", " ")
+    return f"{words.capitalize()} of the hub."
 
 
 def _metric(name: str, read: str | Callable[[Any], SampleValue], help_text: str) -> Metric:
@@ -191,6 +216,9 @@ HUB_HELP = {
     "reports_total": "Snapshots received.",
     "delivery_failures_total": "Failed deliveries of sources.",
     "listeners": "Subscribers to the stream.",
+    "memory_failures_total": "Consecutive failures to save nodes.",
+    "history_batches_total": "Batches passed to the history writer.",
+    "history_reports_too_late_total": "Reports too old for the history.",
     "faults_total": "Bugs of the hub that were contained to one node or part.",
     "history_spacing_seconds": "Seconds between recorded samples; 0: every report.",
 }

@@ -57,10 +57,16 @@ async def index(context: RequestContext) -> Response:
     if html and page_files():
         return page_file_response(context, INDEX_FILE)
     context.identity = authorize_request(context.request, context.services, "view")
-    view = await context.fleet_view()
-    paint = Paint(enabled=query.color and not html)
-    # Thousands of GPUs take a second to draw: not on the event loop.
-    table = await asyncio.to_thread(_render, view, query, paint)
+
+    async def draw() -> tuple[FleetView, str]:
+        view = await context.fleet_view()
+        paint = Paint(enabled=query.color and not html)
+        # Thousands of GPUs take a moment to draw: not on the event loop.
+        return view, await asyncio.to_thread(_render, view, query, paint)
+
+    # Shared by all who request the same table, as with `watch curl`.
+    key = "/", query, html, context.command_visibility
+    view, table = await context.services.cache.get_or_compute(key, draw)
     if html:
         page = _TABLE_AS_PAGE.format(free=view.summary.free, table=escape(table))
         return Response(page, media_type="text/html")
