@@ -194,3 +194,21 @@ def test_the_window_of_a_gpu_follows_its_uuid_and_not_its_index() -> None:
     fleet.apply(snapshot(moved, taken_at=NOON + 1), NOON + 1)
     (row,) = only_node(fleet, NOON + 1).gpus
     assert (row.index, row.verdict.since) == (3, NOON)
+
+
+def test_the_keys_of_all_devices_are_those_of_the_view() -> None:
+    state = FleetState()
+    sliced = gpu(1, instances=(instance(1), instance(2)))
+    state.apply(snapshot(gpu(0), sliced, node="gpu01"), NOON)
+    # One of its GPUs is missing later, and another node is silent: both are still in the view.
+    state.apply(snapshot(sliced, node="gpu01", taken_at=NOON + 900), NOON + 900)
+    state.apply(snapshot(gpu(2), node="gpu02"), NOON)
+    view = state.view(NOON + 901)
+    devices = {
+        (node.node_id, device.uuid)
+        for node in view.nodes
+        for each in node.gpus
+        for device in (each, *each.instances)
+    }
+    assert len(devices) == 5
+    assert state.device_keys(NOON + 901) == devices

@@ -228,6 +228,15 @@ class FleetState:
         """Return the id of the node that a route leads to, if that is known."""
         return self._routes.get(via)
 
+    def device_keys(self, now: float) -> set[tuple[str, str]]:
+        """Return the node id and UUID of every GPU and instance in `view`, without building it."""
+        return {
+            (node.node_id, uuid)
+            for node in self._nodes.values()
+            for gpu, _ in node.parts(now, self.thresholds).gpus
+            for uuid in (gpu.uuid, *[instance.uuid for instance in gpu.instances])
+        }
+
     def latest_snapshot(self, node_id: str) -> Snapshot | None:
         """Return the latest snapshot of a node, if it has one."""
         node = self._nodes.get(node_id)

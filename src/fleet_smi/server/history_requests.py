@@ -82,6 +82,12 @@ async def parse_range(context: RequestContext, query: RangeQuery) -> TimeRange:
     return TimeRange(start, end)
 
 
+def is_live(context: RequestContext, at: str) -> bool:
+    """Whether a moment is so recent that the live fleet stands for it."""
+    now = context.hub.clock()
+    return now - parse_moment(at, now) < _LIVE_SECONDS
+
+
 async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
     """The fleet as the client may see it, now or at a moment of the past.
 
@@ -91,7 +97,7 @@ async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
     if at is UNSET:
         return await context.fleet_view()
     moment, history = parse_moment(at, context.hub.clock()), require_history(context)
-    if context.hub.clock() - moment < _LIVE_SECONDS:
+    if is_live(context, at):
         return await context.fleet_view()
     await _require_recorded(context, moment)
     view = await history.fleet(moment)

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.model.filter import parse_filter
-from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode, Strip, Strips
 from fleet_smi.server.endpoint import Endpoint, RequestContext
 from fleet_smi.server.history_requests import (
@@ -16,6 +15,7 @@ from fleet_smi.server.history_requests import (
     RangeQuery,
     check_limit,
     fleet_at,
+    is_live,
     matches_node,
     parse_range,
     require_history,
@@ -51,8 +51,7 @@ async def strips(context: RequestContext) -> Response:
 
 async def _select_gpus(context: RequestContext, query: StripsQuery) -> list[GpuOfNode]:
     """The GPUs that existed at the end of the range and match the query."""
-    view = await fleet_at(context, query.until)
-    matching = _matching_gpus(view, "" if query.filter is UNSET else query.filter)
+    matching = await _matching_gpus(context, query)
     return [
         gpu
         for gpu in await require_history(context).gpus()
@@ -61,9 +60,13 @@ async def _select_gpus(context: RequestContext, query: StripsQuery) -> list[GpuO
     ]
 
 
-def _matching_gpus(view: FleetView, filter_text: str) -> Collection[GpuKey]:
+async def _matching_gpus(context: RequestContext, query: StripsQuery) -> Collection[GpuKey]:
     """The GPUs that match a filter, with their MIG instances."""
-    gpu_filter = parse_filter(filter_text)
+    if query.filter is UNSET and is_live(context, query.until):
+        # All of the present: a view of a large fleet would take as long as its strips.
+        return context.hub.fleet.device_keys(context.hub.clock())
+    view = await fleet_at(context, query.until)
+    gpu_filter = parse_filter("" if query.filter is UNSET else query.filter)
     return {
         (node.node_id, uuid)
         for node in view.nodes
