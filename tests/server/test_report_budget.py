@@ -17,8 +17,12 @@ from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets.push import PushOutlet
 from fleet_smi.node.spool import Spool
 from fleet_smi.server.report_budget import ReportBudget
-from fleet_smi.server.report_handler import MAX_INLINE_BYTES
-from fleet_smi.wire.report import MAX_REPORT_BYTES, encode_report, encode_snapshot
+from fleet_smi.wire.report import (
+    MAX_INLINE_BYTES,
+    MAX_REPORT_BYTES,
+    encode_report,
+    encode_snapshot,
+)
 from tests.builders import gpu, process, snapshot
 from tests.machines import wait_until
 from tests.server.threaded_hub import REPORTS_PATH, ThreadedHub

@@ -11,7 +11,7 @@ from msgspec import Struct
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery
 from fleet_smi.hub.sources.polling import PollTarget, poll_all, poll_on_interval
-from fleet_smi.wire.report import MAX_REPORT_BYTES
+from fleet_smi.wire.report import MAX_INLINE_BYTES, MAX_REPORT_BYTES
 
 _MAX_CONNECTIONS = 256
 
@@ -84,6 +84,8 @@ class HttpPoller:
             # one byte at a time would never exceed it.
             async with asyncio.timeout(self._timeout_seconds):
                 body = await self._fetch(client, target)
+            if len(body) > MAX_INLINE_BYTES:
+                return await asyncio.to_thread(self._parse, target, body)
             return self._parse(target, body)
         except (TimeoutError, httpx.TimeoutException):
             failure: DeliveryError = Unreachable(f"did not answer in {self._timeout_seconds:g} s")

@@ -20,7 +20,13 @@ from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
 from fleet_smi.server.report_budget import ReportBudget
 from fleet_smi.server.services import Services
-from fleet_smi.wire.report import MAX_REPORT_BYTES, Report, decode_report, encode_receipt
+from fleet_smi.wire.report import (
+    MAX_INLINE_BYTES,
+    MAX_REPORT_BYTES,
+    Report,
+    decode_report,
+    encode_receipt,
+)
 
 logger = logging.getLogger(__name__)
 _Args = ParamSpec("_Args")
@@ -34,9 +40,6 @@ _UNSUPPORTED_MEDIA_TYPE = HttpError(
 _DISCONNECTED = HttpError(400, "cut_short", "the connection ended before the report did")
 # Not 500, after which an agent retries: the same report would run into the same bug again.
 _BUG = HttpError(422, "bug", "this report triggers a bug in fleet-smi: see the log of the hub")
-# Larger ones are decoded in a thread: 8 MiB take a second or more, in which no other report would
-# be received.
-MAX_INLINE_BYTES = 64 << 10
 # A report of many snapshots leaves the event loop to others after so many.
 _SNAPSHOTS_PER_STEP = 20
 _STARTING = HttpError(503, "not_ready", "the hub is starting or stopping: retry", 1)

@@ -14,11 +14,11 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.report_handler import (
-    MAX_INLINE_BYTES,
     ReportHandler,
     ReportResponse,
     ReportSender,
 )
+from fleet_smi.wire.report import MAX_INLINE_BYTES
 
 _URL = ReportHandler.path.encode()
 _REQUEST_START = b"POST %b " % _URL

@@ -21,6 +21,8 @@ from fleet_smi.wire.sanitize import sanitize_snapshot
 
 REPORT_VERSION = 1
 MAX_REPORT_BYTES = 8 << 20
+MAX_INLINE_BYTES = 64 << 10
+"""Larger reports are decoded in a thread: 8 MiB would block the event loop for a second."""
 FILE_SUFFIX = ".fsmi"
 """Suffix of report files in a shared folder."""
 MAX_SNAPSHOTS = MAX_ITEMS["snapshots"]

@@ -36,7 +36,10 @@ class _TableIds(Generic[RowName]):
     that row is looked up but never updated.
     """
 
-    def __init__(self, table: Table, row: Callable[[RowName], dict[str, Any]]) -> None:
+    def __init__(
+        self, table: Table, row: Callable[[RowName], dict[str, Any]], max_cached: int = 200_000
+    ) -> None:
+        self._max_cached = max_cached
         self._ids: dict[RowName, int] = {}
         self._described: set[RowName] = set()
         self._unique = unique_columns(table)
@@ -72,6 +75,12 @@ class _TableIds(Generic[RowName]):
         self._ids.pop(name, None)
         self._described.discard(name)
 
+    def trim(self) -> None:
+        """Drop all ids where there are too many: a node may make up names without end."""
+        if len(self._ids) > self._max_cached:
+            self._ids.clear()
+            self._described.clear()
+
     def clear(self) -> None:
         self._ids.clear()
 
@@ -93,11 +102,17 @@ class IdCache:
         self.node = _TableIds[str](nodes, self._node_row)
         self.gpu = _TableIds[GpuKey](gpus, self._gpu_row)
         self.person = _TableIds[UserGroup](people, _person_row)
-        self.layout = _TableIds[LayoutName](layouts, _layout_row)
+        # Each has the UUIDs of all GPUs of a node.
+        self.layout = _TableIds[LayoutName](layouts, _layout_row, max_cached=20_000)
         self.look = _TableIds[StripLook](looks, _look_row)
+        every = (self.node, self.gpu, self.person, self.layout, self.look)
+        self._tables: tuple[_TableIds[Any], ...] = every
 
     def resolve(self, connection: Connection, batch: WriteBatch) -> None:
         """Cache the ids of everything that a batch refers to, and write its nodes and GPUs."""
+        # Here, and not when a name is added: the ids of one batch are needed together.
+        for ids in self._tables:
+            ids.trim()
         for node in batch.nodes:
             self._nodes[node.node_id] = node
             self.node.describe(node.node_id)
@@ -132,7 +147,7 @@ class IdCache:
 
     def invalidate(self) -> None:
         """Drop all cached ids."""
-        for ids in (self.node, self.gpu, self.person, self.layout, self.look):
+        for ids in self._tables:
             ids.clear()
 
     def _node_row(self, node_id: str) -> dict[str, Any]:
