@@ -75,8 +75,6 @@ class _ServedTransport(AuthenticatedTransport, RawTransport):
 class NvgpuTransport(_ServedTransport):
     """A machine in the format of an nvgpu agent, which has no memory figures."""
 
-    idle_state = "unknown"
-
     def __init__(self) -> None:
         super().__init__()
         self.source = NvgpuSource(
