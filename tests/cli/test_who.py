@@ -43,6 +43,21 @@ def test_json_lists_the_users(env: dict[str, str]) -> None:
     assert [person["user"] for person in people["people"]] == ["nobody", "games"]
 
 
+def test_people_on_a_gpu_that_needs_a_reset_stay_listed(
+    people: UserProcesses, simulated: Simulated
+) -> None:
+    require_root()
+    process = SimProcess(pid=people.start(user="games"), memory=10 * GIB)
+    sick = SimGpu(memory_used=11 * GIB, util_gpu=80, processes=[process], recovery="gpu-reset")
+    env = simulated(Scenario(gpus=[sick, SimGpu()]))
+    who = run_fleet_smi("who", env=env).stdout.splitlines()
+    assert who[1].split()[:2] == ["games", "1"]
+    assert "broken" in run_fleet_smi("who", "games", env=env).stdout
+    assert "games" in run_fleet_smi(env=env).stdout
+    line = run_fleet_smi("like", "gpustat", env=env).stdout.splitlines()[1]
+    assert line.endswith("11264 / 81559 MB | games(10240M)")
+
+
 def test_unused_gpus_are_a_message(simulated: Simulated) -> None:
     done = run_fleet_smi("who", env=simulated(Scenario(gpus=[SimGpu()])))
     assert done.returncode == 0

@@ -24,7 +24,8 @@ class Note(Struct, frozen=True, gc=False):
 class Verdict(Struct, frozen=True, kw_only=True, gc=False):
     """The judgement on one GPU or instance: a state, the reason, and since when.
 
-    `was` is what it was last known as, on a node that has fallen silent: "busy (alice)".
+    `was` is what it was last known as, on a node that has fallen silent or on a broken GPU whose
+    processes can no longer be read: "busy (alice)".
     `idle_seconds` is how long its processes have done nothing, where that is known.
     """
 

@@ -130,7 +130,11 @@ def owner(process: Process) -> str:
 def compute_or_all_processes(processes: Iterable[Process]) -> tuple[Process, ...]:
     """Return the processes that compute; all of them where there are only displays and services."""
     everything = tuple(processes)
-    return tuple(process for process in everything if not _is_service(process)) or everything
+    return _without_services(everything) or everything
+
+
+def _without_services(processes: Iterable[Process]) -> tuple[Process, ...]:
+    return tuple([process for process in processes if not _is_service(process)])
 
 
 def _is_service(process: Process) -> bool:
@@ -164,16 +168,19 @@ def _holdings_of_part(
     part: JudgedDevice,
     processes: Sequence[Process],
 ) -> Iterator[Holding]:
-    if part.verdict.state not in _TAKEN:
+    state, by_user = part.verdict.state, dict[str, list[Process]]()
+    if state == "free":
         return
-    by_user: dict[str, list[Process]] = {}
-    for process in compute_or_all_processes(processes):
+    # In the other states people are listed too: whoever resets a broken GPU has to ask them first.
+    taken = state in _TAKEN
+    shown = compute_or_all_processes(processes) if taken else _without_services(processes)
+    for process in shown:
         by_user.setdefault(owner(process), []).append(process)
     # A device in use without a visible process counts for the hidden user; a ghost does not.
-    if not by_user and part.verdict.state != "ghost":
+    if not by_user and taken and state != "ghost":
         by_user[HIDDEN_USER] = []
     for user, theirs in by_user.items():
-        idle = part.verdict.state == "held"
+        idle = state == "held"
         yield Holding(
             user=user,
             node=node,

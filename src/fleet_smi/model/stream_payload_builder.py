@@ -119,7 +119,9 @@ def _instances(
 def _verdict(
     verdict: Verdict, processes: Sequence[Process] | None, sampled_at: float
 ) -> VerdictPayload:
-    state, was, idle = verdict.state, verdict.was, verdict.idle_seconds
+    state, idle = verdict.state, verdict.idle_seconds
+    # The reason for a broken GPU says already what it was.
+    was = None if state == "broken" else verdict.was
     users = visible_users(state, processes)
     # Other fields say it already; the full text changes with every sample of the load.
     redundant = was is not None or (users and state in ("busy", "held"))

@@ -4,6 +4,7 @@ Case 30 needs no driver: a lease is made in the hub.
 """
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.verdict.judge import Lease, Thresholds, judge
 from fleet_smi.model.verdict.window import add_sample
+from fleet_smi.terminal.view.holder import holder_variants
 from sim.build import find_compiler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import SimulatedMachine, UserProcesses, process_state, require_root, wait_until
@@ -182,6 +184,21 @@ def test_case_19_what_needs_repair_is_broken(
 ) -> None:
     machine.set_scenario(gpu)
     assert_verdict(machine.verdict(), "broken", reason)
+
+
+def test_case_19_who_was_on_a_gpu_that_is_lost_stays_visible(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    require_root()
+    used = busy(people.start(user="games"), util_gpu=95)
+    machine.set_scenario(used)
+    machine.poll()
+    machine.set_scenario(replace(used, faults={"*": "lost"}))
+    for at in (60, 120):
+        gpu = machine.gpu(at)
+        assert_verdict(gpu.verdict, "broken", "fell off the bus")
+        assert "was busy (games)" in gpu.verdict.reason
+        assert "games" in holder_variants(gpu)[0]
 
 
 def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: SimulatedMachine) -> None:

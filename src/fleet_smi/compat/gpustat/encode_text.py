@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from fleet_smi.compat.gpustat.builders import QUERY_ERROR_TEXT
-from fleet_smi.compat.gpustat.json_codec import JsonObject, gpu_to_json
+from fleet_smi.compat.gpustat.json_codec import JsonObject, gpu_to_json, is_lost
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Snapshot
@@ -91,7 +91,7 @@ def _header(node: NodeView | Snapshot, timestamp: str, width: int, pen: _Pen) ->
 
 def _line(gpu: Gpu, document: JsonObject, width: int, options: GpustatOptions, pen: _Pen) -> str:
     # gpustat prints two question marks, but one for each figure of a lost GPU.
-    unknown = "??" if gpu.fault is None else "?"
+    unknown = "?" if is_lost(gpu) else "??"
 
     def get_text(key: str) -> Any:
         value = document.get(key)
@@ -143,7 +143,7 @@ def _power(get_text: _GetText, options: GpustatOptions, pen: _Pen) -> str:
 
 def _memory(gpu: Gpu, get_text: _GetText, pen: _Pen) -> str:
     used, total = f"{get_text('memory.used'):>5}", f"{get_text('memory.total'):>5}"
-    if gpu.fault is not None:
+    if is_lost(gpu):
         return f"{pen(used, _CYAN, _GREY)} / {pen(total, _GREY)}"
     return f"{pen(used, _CYAN, _BOLD, _YELLOW)} / {pen(total, _YELLOW)}"
 

@@ -60,12 +60,13 @@ def decode_json(body: bytes, host: str, taken_at: float) -> tuple[Snapshot, ...]
 
 def gpu_to_json(gpu: Gpu) -> JsonObject:
     """Convert a GPU to gpustat's JSON."""
-    # gpustat has no other field for a fault: the name carries it, and no figure is given.
-    if gpu.fault is not None:
-        is_lost = gpu.fault.kind in ("lost", "missing")
+    # gpustat has no other field for a fault: the name carries it, and no figure is given. A GPU
+    # that can still be read, as one that waits for a reset, keeps its figures and its users.
+    if gpu.fault is not None and is_lost(gpu):
+        off_the_bus = gpu.fault.kind in ("lost", "missing")
         return {
             "index": gpu.index,
-            "name": GPU_LOST_TEXT if is_lost else UNKNOWN_ERROR_TEXT,
+            "name": GPU_LOST_TEXT if off_the_bus else UNKNOWN_ERROR_TEXT,
             "processes": None,
         }
     values = {field: getattr(gpu, field) for field in (*_FIGURES, *_MEMORY)}
@@ -77,6 +78,14 @@ def gpu_to_json(gpu: Gpu) -> JsonObject:
         **{_MEMORY[field]: _floor(values[field], MIB) for field in _MEMORY},
         "processes": processes_to_json(gpu),
     }
+
+
+def is_lost(gpu: Gpu) -> bool:
+    """Return whether a GPU has a fault that leaves nothing to read from it."""
+    if gpu.fault is None or gpu.fault.kind != "needs_reset":
+        return gpu.fault is not None
+    fields = (*_FIGURES, *_MEMORY)
+    return not gpu.processes and all(getattr(gpu, field) is None for field in fields)
 
 
 def processes_to_json(gpu: Gpu) -> list[JsonObject] | None:

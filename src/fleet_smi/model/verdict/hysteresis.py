@@ -59,7 +59,21 @@ def apply_sample(
         before, previous = standing.window, standing.verdict
     window = add_sample(before, subject, at, thresholds, gpu, interval, skew, group)
     inputs = VerdictInput(subject, gpu, window, at, thresholds, group, instance_verdicts)
-    return apply_hysteresis(standing, window, decide(inputs, previous), group, thresholds)
+    verdict = decide(inputs, previous)
+    if verdict.state == "broken" and group.pids is None and standing is not None:
+        verdict = _with_last_known(verdict, standing)
+    return apply_hysteresis(standing, window, verdict, group, thresholds)
+
+
+def _with_last_known(verdict: Verdict, standing: Standing) -> Verdict:
+    """Add who was on a GPU whose processes can no longer be read: a reset needs their consent."""
+    before = standing.verdict
+    was = before.was if before.state == "broken" else None
+    if before.state in ("busy", "held") and standing.group.name:
+        was = f"{before.state} ({standing.group.name})"
+    return (
+        verdict if was is None else replace(verdict, was=was, reason=f"{verdict.reason}; was {was}")
+    )
 
 
 def apply_hysteresis(

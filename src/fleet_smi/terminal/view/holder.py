@@ -27,7 +27,7 @@ def holder_variants(device: JudgedDevice) -> TextVariants:
     """Return who holds a GPU or MIG instance, or why it cannot be used."""
     verdict = device.verdict
     if verdict.state in ("broken", "unknown") and isinstance(device, JudgedGpu) and device.fault:
-        return (fault_text(device.fault),)
+        return _fault_variants(device, device.fault)
     if verdict.state == "free":
         return _free_variants(device)
     if verdict.state == "ghost" and not device.processes and device.memory_used_bytes is not None:
@@ -38,6 +38,18 @@ def holder_variants(device: JudgedDevice) -> TextVariants:
     if verdict.state in ("busy", "held") and device.processes:
         return _user_variants(device, device.processes)
     return (verdict.reason,)
+
+
+def _fault_variants(gpu: JudgedGpu, fault: Fault) -> TextVariants:
+    """Return what is wrong, and who is on it: whoever resets it has to ask them first."""
+    text, kind = fault_text(fault), fault.kind.replace("_", " ")
+    users = () if gpu.processes is None else owners(gpu.processes)
+    if users:
+        names = [SEPARATOR.join(variant) for variant in _name_variants(users)]
+        return (f"{text}{SEPARATOR}{names[0]}", *(f"{kind}{SEPARATOR}{name}" for name in names))
+    if gpu.verdict.was:
+        return (f"{text}{SEPARATOR}was {gpu.verdict.was}", f"{kind}{SEPARATOR}{gpu.verdict.was}")
+    return (text,)
 
 
 def _free_instances(gpu: JudgedGpu) -> str:
