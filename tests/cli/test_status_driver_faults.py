@@ -89,6 +89,8 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
         "throttle_reasons": ["sw_power_cap"] if gpu.throttle == "sw-power-cap" else [],
         "ecc_corrected": gpu.ecc_corrected_volatile,
         "ecc_uncorrected": 0,
+        "ecc_contained": True,
+        "reset_pending": None,
         "pcie_generation": 4,
         "pcie_generation_max": 5,
         "pcie_width": 8,
@@ -102,6 +104,8 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
         "mig_mode": False,
         "asleep": False,
         "instances": [],
+        "processes_hidden": False,
+        "reported_by": None,
         "fault": None,
         "unread": {},
     }

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.merge import with_node_scoped_uuid
@@ -95,7 +96,9 @@ def build_snapshot(
         name=name,
         taken_at=taken_at,
         host=host,
-        gpus=tuple([with_node_scoped_uuid(gpu, node_id) for gpu in gpus]),
+        gpus=tuple(
+            [replace(with_node_scoped_uuid(gpu, node_id), reported_by=system) for gpu in gpus]
+        ),
         runs=(run,),
     )
 

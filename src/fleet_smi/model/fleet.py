@@ -11,14 +11,29 @@ State = Literal["free", "leased", "busy", "held", "ghost", "broken", "unknown"]
 STATES: tuple[State, ...] = ("free", "leased", "busy", "held", "ghost", "broken", "unknown")
 
 
-NoteKind = Literal["shared", "hidden", "unaccounted", "stalled"]
+NoteKind = Literal[
+    "shared",
+    "hidden",
+    "unaccounted",
+    "stalled",
+    "idle_user",
+    "display",
+    "throttled",
+    "memory_errors",
+    "reset_pending",
+]
 
 
 class Note(Struct, frozen=True, gc=False):
-    """A remark that does not change the state: "shared by 2"."""
+    """A remark that does not change the state: "shared by 2".
+
+    One about an idle user beside a busy one has the name, and for how long.
+    """
 
     kind: NoteKind
     words: str
+    user: str | None = None
+    idle_seconds: float | None = None
 
 
 class Verdict(Struct, frozen=True, kw_only=True, gc=False):

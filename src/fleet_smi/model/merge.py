@@ -40,6 +40,29 @@ def with_host_memory(gpu: Gpu, host: Host) -> Gpu:
     )
 
 
+def with_hidden_processes(gpu: Gpu) -> Gpu:
+    """Mark the list of a GPU that was read inside a pid namespace: others cannot be seen there.
+
+    An empty list says nothing then, and becomes unknown.
+    """
+    if gpu.fault is not None:
+        return gpu
+    instances = tuple(
+        [
+            instance if instance.processes else replace(instance, processes=None)
+            for instance in gpu.instances
+        ]
+    )
+    unread = {"processes": "not visible from inside this container", **gpu.unread}
+    return replace(
+        gpu,
+        processes=gpu.processes or None,
+        processes_hidden=True,
+        instances=instances,
+        unread=gpu.unread if gpu.processes else unread,
+    )
+
+
 def with_node_scoped_uuid(gpu: Gpu, node_id: str) -> Gpu:
     """Append the node's id to a placeholder UUID, which is unique only within its node."""
     return replace(gpu, uuid=f"{gpu.uuid}@{node_id}") if gpu.uuid_is_made else gpu

@@ -13,7 +13,7 @@ from fleet_smi.model.fleet import (
     Summary,
 )
 from fleet_smi.model.snapshot import Process
-from fleet_smi.model.verdict.readings import is_display, is_mps_server, total_process_memory
+from fleet_smi.model.verdict.readings import is_display, is_service, total_process_memory
 
 HIDDEN_USER = "(unseen)"
 _TAKEN = ("busy", "held", "ghost")
@@ -134,11 +134,9 @@ def compute_or_all_processes(processes: Iterable[Process]) -> tuple[Process, ...
 
 
 def _without_services(processes: Iterable[Process]) -> tuple[Process, ...]:
-    return tuple([process for process in processes if not _is_service(process)])
-
-
-def _is_service(process: Process) -> bool:
-    return is_display(process) or is_mps_server(process)
+    return tuple(
+        [process for process in processes if not (is_display(process) or is_service(process))]
+    )
 
 
 def _holdings(node: NodeView, gpu: JudgedGpu) -> list[Holding]:
@@ -180,7 +178,11 @@ def _holdings_of_part(
     if not by_user and taken and state != "ghost":
         by_user[HIDDEN_USER] = []
     for user, theirs in by_user.items():
-        idle = state == "held"
+        idle, idle_seconds = state == "held", part.verdict.idle_seconds
+        for note in part.verdict.notes:
+            # Idle beside somebody who works: the GPU is busy, this user is not.
+            if note.user == user and note.kind == "idle_user":
+                idle, idle_seconds = True, note.idle_seconds
         yield Holding(
             user=user,
             node=node,
@@ -189,7 +191,7 @@ def _holdings_of_part(
             memory_bytes=_memory(part, theirs),
             busy_percent=_busy(part, theirs, alone=len(by_user) == 1),
             idle=idle,
-            idle_seconds=part.verdict.idle_seconds if idle else None,
+            idle_seconds=idle_seconds if idle else None,
         )
 
 

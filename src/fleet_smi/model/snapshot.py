@@ -11,7 +11,9 @@ from msgspec import Struct
 Vendor = Literal["nvidia", "amd", "intel"]
 ProcessKind = Literal["compute", "graphics", "compute+graphics", "mps"]
 Condition = Literal["zombie", "uninterruptible"]
-FaultKind = Literal["lost", "needs_reset", "not_answering", "mismatch", "missing", "unreadable"]
+FaultKind = Literal[
+    "lost", "needs_reset", "slow", "not_answering", "mismatch", "missing", "unreadable"
+]
 Outcome = Literal["ok", "absent", "failed"]
 NOT_REPORTED_BY = "not reported by "
 """Begins the text in `unread` of a field that another tool's report does not have; its name
@@ -79,6 +81,10 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     `more_processes` are not in the list, which has a limit (`process_limit.py`).
     `memory_shared` marks a device without memory of its own: the figures are the host's.
     `uuid_is_made` marks a placeholder where no UUID is reported: CUDA does not accept it.
+    `ecc_contained` says that the card confines uncorrectable errors to the process that met them,
+    `reset_pending` what waits for a reset once nobody uses it. `processes_hidden` marks a list
+    made inside a container or pid namespace, from where other processes cannot be seen, and
+    `reported_by` names the older tool that reported it.
     """
 
     uuid: str
@@ -106,6 +112,8 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     throttle_reasons: tuple[str, ...] | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
+    ecc_contained: bool | None = None
+    reset_pending: str | None = None
     pcie_generation: int | None = None
     pcie_generation_max: int | None = None
     pcie_width: int | None = None
@@ -121,12 +129,17 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     instances: tuple[Instance, ...] = ()
     processes: tuple[Process, ...] | None = None
     more_processes: int = 0
+    processes_hidden: bool = False
+    reported_by: str | None = None
     fault: Fault | None = None
     unread: dict[str, str] = {}
 
 
 class Host(Struct, frozen=True, kw_only=True, gc=False):
-    """The machine around the GPUs; `interfaces` has the network interface of each address."""
+    """The machine around the GPUs; `interfaces` has the network interface of each address.
+
+    `pid_namespace` says that it was read from inside a container.
+    """
 
     addresses: tuple[str, ...] = ()
     interfaces: dict[str, str] = {}
@@ -141,6 +154,7 @@ class Host(Struct, frozen=True, kw_only=True, gc=False):
     load_15_minutes: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
+    pid_namespace: bool | None = None
 
 
 class CollectorRun(Struct, frozen=True, kw_only=True, gc=False):

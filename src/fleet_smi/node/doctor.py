@@ -98,9 +98,17 @@ def _memory_errors(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResu
         if errors := uncorrected_errors(gpu):
             yield _result(
                 "gpu.memory",
-                "FAIL",
+                # A contained error ended the process that met it, and harms no other.
+                "WARN" if gpu.ecc_contained else "FAIL",
                 f"GPU {gpu.index}: {errors} uncorrectable memory errors",
                 "drain and reset it: nvidia-smi --gpu-reset",
+            )
+        if gpu.reset_pending is not None and gpu.fault is None:
+            yield _result(
+                "gpu.reset",
+                "WARN",
+                f"GPU {gpu.index}: {gpu.reset_pending}",
+                "once nobody uses it: nvidia-smi --gpu-reset",
             )
 
 

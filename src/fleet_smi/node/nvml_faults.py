@@ -22,6 +22,9 @@ ERROR_TEXTS = {
     999: "unknown error",
 }
 
+# What the driver recommends once nobody uses the device; until then new work may be launched.
+DRAIN_ACTIONS = (3, 4)
+
 RECOVERY_ACTIONS = {
     1: "nvidia-smi --gpu-reset, once nobody uses it",
     2: "reboot the machine",
@@ -65,22 +68,36 @@ def _open_fault(code: int) -> Fault:
 
 
 def _pending_reset(values: dict[str, Any]) -> Fault | None:
-    """The fault of a device that works but needs a reset."""
-    if remedy := RECOVERY_ACTIONS.get(values.get("recovery", 0)):
+    """The fault of a device that works but must be reset before it is used again."""
+    action = values.get("recovery", 0)
+    if action not in DRAIN_ACTIONS and (remedy := RECOVERY_ACTIONS.get(action)):
         return Fault(kind="needs_reset", detail="the driver asks for recovery", remedy=remedy)
     # Each is yes (1) or no (0); anything else means "not available".
-    _, _, pending, failed = values.get("remapped") or (0, 0, 0, 0)
-    if failed == 1:
+    if (values.get("remapped") or (0, 0, 0, 0))[3] == 1:
         return Fault(
             kind="needs_reset",
             detail="memory rows could not be remapped",
             remedy="have the GPU replaced",
         )
-    if pending == 1 or values.get("retired_pending") == 1:
-        cause = "remapped rows" if pending == 1 else "retired memory pages"
-        return Fault(
-            kind="needs_reset",
-            detail=f"{cause} wait for a reset of the GPU",
-            remedy=RECOVERY_ACTIONS[1],
-        )
     return None
+
+
+def reset_pending(values: dict[str, Any]) -> str | None:
+    """What waits for a reset of a device that can be used until then."""
+    if (values.get("remapped") or (0, 0, 0, 0))[2] == 1:
+        return "remapped rows wait for a reset"
+    if values.get("retired_pending") == 1:
+        return "retired memory pages wait for a reset"
+    action = values.get("recovery", 0)
+    return RECOVERY_ACTIONS[action] if action in DRAIN_ACTIONS else None
+
+
+def errors_are_contained(values: dict[str, Any]) -> bool | None:
+    """Whether an uncorrectable error ends the process that met it, and harms no other.
+
+    The cards that can remap rows (data-centre cards since Ampere) contain errors; where that
+    failed, the driver asks for a reset.
+    """
+    if values.get("remapped") is None:
+        return None
+    return values.get("recovery", 0) in (0, *DRAIN_ACTIONS)

@@ -12,6 +12,7 @@ from fleet_smi.model.merge import (
     all_processes,
     fault_from_error,
     fault_kind,
+    with_hidden_processes,
     with_host_memory,
     with_node_scoped_uuid,
     with_process_details,
@@ -188,7 +189,9 @@ class SnapshotBuilder:
         name = sanitize_text(name or identity.name or "", 128) or "localhost"
         # Without a readable machine-id the name has to do: a snapshot needs an identity.
         node_id = identity.node_id or f"name-{name}"
-        gpus = (with_node_scoped_uuid(with_host_memory(gpu, host), node_id) for gpu in self._gpus)
+        gpus = [with_node_scoped_uuid(with_host_memory(gpu, host), node_id) for gpu in self._gpus]
+        if host.pid_namespace:
+            gpus = [with_hidden_processes(gpu) for gpu in gpus]
         return Snapshot(
             node_id=node_id,
             name=name,

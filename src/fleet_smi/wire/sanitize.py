@@ -58,6 +58,8 @@ def _texts(snapshot: Snapshot) -> tuple[Any, ...]:
                 gpu.performance_state,
                 gpu.throttle_reasons,
                 gpu.compute_mode,
+                gpu.reset_pending,
+                gpu.reported_by,
                 gpu.instances,
                 gpu.fault,
                 gpu.unread,

@@ -63,6 +63,7 @@ GPUS = st.builds(
     uuid=st.uuids().map("GPU-{}".format),
     index=st.just(0),
     vendor=st.just("nvidia"),
+    reported_by=st.just("gpustat"),
     name=message().map("NVIDIA {}".format),
     temperature_celsius=st.none() | st.integers(0, 120).map(float),
     fan_percent=percents(),

@@ -274,6 +274,7 @@ gpus = st.builds(
     index=st.integers(0, 15),
     vendor=st.just("nvidia"),
     name=st.sampled_from([None, "NVIDIA T4"]),
+    reported_by=st.just("node_info"),
     busy_percent=st.none() | st.integers(0, 100).map(float),
     temperature_celsius=st.none() | st.integers(0, 120).map(float),
     memory_total_bytes=st.none() | st.just(90_000 * MIB),

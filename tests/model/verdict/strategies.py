@@ -31,7 +31,8 @@ def processes(**fixed: Any) -> st.SearchStrategy[Process]:
         "gpu_memory_bytes": sizes,
         "user": st.sampled_from([None, "", "alice", "bob", "carol", "dave"]),
         "uid": st.none() | st.integers(),
-        "name": st.sampled_from([None, "python", "nvidia-cuda-mps-server"]),
+        "name": st.sampled_from([None, "python", "nvidia-cuda-mps-server", "nv-hostengine"]),
+        "busy_percent": percents,
         "started_at": times,
         "condition": st.sampled_from([None, None, "zombie", "uninterruptible"]),
         "hidden": st.booleans(),
@@ -43,7 +44,7 @@ process_lists = st.lists(processes(), max_size=3).map(tuple)
 faults = st.builds(
     Fault,
     kind=st.sampled_from(
-        ["lost", "needs_reset", "not_answering", "mismatch", "missing", "unreadable"]
+        ["lost", "needs_reset", "slow", "not_answering", "mismatch", "missing", "unreadable"]
     ),
     detail=st.text(max_size=8),
     remedy=texts,
@@ -70,6 +71,11 @@ gpus = st.builds(
     power_watts=percents,
     power_limit_watts=percents,
     ecc_uncorrected=st.none() | st.sampled_from([0, 0, 0, 3, 2**64 - 1]),
+    ecc_contained=st.sampled_from([None, False, True]),
+    reset_pending=texts,
+    throttle_reasons=st.sampled_from([None, (), ("gpu_idle",), ("hw_slowdown",), ("thermal", "x")]),
+    processes_hidden=st.booleans(),
+    reported_by=st.sampled_from([None, None, "nvgpu"]),
     compute_mode=st.sampled_from([None, "default", "prohibited"]),
     mig_mode=st.sampled_from([None, False, False, True]),
     asleep=st.booleans(),

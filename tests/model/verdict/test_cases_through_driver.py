@@ -18,6 +18,7 @@ from sim.build import find_compiler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import SimulatedMachine, UserProcesses, process_state, require_root, wait_until
 from tests.nvidia_kernel_files import write_nvidia_kernel_files
+from tests.verdicts import note_texts
 
 HOURS_3 = 3 * 3600.0
 MINUTES_12 = 720.0
@@ -173,10 +174,13 @@ def test_case_18_memory_that_cannot_be_read_leaves_it_unknown(machine: Simulated
         (SimGpu(faults={"*": "lost"}), "lost"),
         (SimGpu(faults={"**": "lost"}), "lost"),
         (SimGpu(faults={"*": "reset-required"}), "requires reset"),
-        (SimGpu(retired_pending=True), "retired memory pages"),
-        (SimGpu(remapped_pending=True), "remapped rows"),
+        (SimGpu(remapped_failed=True), "could not be remapped"),
         (SimGpu(recovery="gpu-reset"), "recovery"),
-        (SimGpu(ecc_uncorrected_volatile=3), "3 uncorrectable memory errors"),
+        (SimGpu(recovery="node-reboot"), "reboot"),
+        (
+            SimGpu(remapped_corrected=None, recovery=None, ecc_uncorrected_volatile=3),
+            "3 uncorrectable memory errors",
+        ),
     ],
 )
 def test_case_19_what_needs_repair_is_broken(
@@ -362,6 +366,90 @@ def test_case_32_a_desktop_card_without_memory_figures_is_judged_by_its_use(
     gpu = machine.gpu()
     assert [process.kind for process in gpu.processes or ()] == ["compute+graphics"]
     assert gpu.verdict.state == state
+
+
+@pytest.mark.parametrize(
+    ("fields", "note"),
+    [
+        ({"remapped_pending": True}, "reset when idle: remapped rows wait for a reset"),
+        ({"retired_pending": True}, "reset when idle: retired memory pages wait for a reset"),
+        ({"remapped_pending": True, "recovery": "drain-and-reset"}, "reset when idle: remapped"),
+        ({"recovery": "drain-p2p"}, "reset when idle: "),
+        ({"ecc_uncorrected_volatile": 2}, "2 uncorrectable memory errors since boot"),
+    ],
+)
+def test_cases_33_and_34_what_can_wait_is_a_note(
+    machine: SimulatedMachine, fields: dict[str, Any], note: str
+) -> None:
+    machine.set_scenario(SimGpu(memory_used=4 * MIB, **fields))
+    verdict = machine.verdict()
+    assert_verdict(verdict, "free", "nobody on it")
+    assert [words.startswith(note) for words in note_texts(verdict)] == [True]
+
+
+def test_cases_35_to_37_desktops_and_services_are_nobodys_work(
+    machine: SimulatedMachine, people: UserProcesses, tmp_path: Path
+) -> None:
+    names = ("kwin_wayland", "nv-hostengine")
+    window, service = (people.start_named(name, tmp_path) for name in names)
+
+    def both(memory: int) -> list[SimProcess]:
+        kinds = ("compute", "graphics")
+        return [SimProcess(pid=window, kind=kind, memory=memory) for kind in kinds]
+
+    card = {"memory_total": 24 * GIB, "util_gpu": 2}
+    machine.set_scenario(
+        Scenario(
+            gpus=[
+                SimGpu(memory_used=300 * MIB, processes=both(280 * MIB), **card),
+                SimGpu(memory_used=1638 * MIB, processes=both(1600 * MIB), util_decoder=30, **card),
+                SimGpu(memory_used=MIB, processes=[SimProcess(pid=service, memory=MIB)], **card),
+            ]
+        )
+    )
+    small, large, watched = (gpu.verdict for gpu in machine.poll().nodes[0].gpus)
+    assert_verdict(small, "free", "display only")
+    assert_verdict(large, "free", "display only")
+    assert note_texts(large) == ["display uses 1.6 GiB"]
+    assert_verdict(watched, "free", "system services only")
+
+
+def test_case_39_inside_a_pid_namespace_used_memory_is_no_ghost(machine: SimulatedMachine) -> None:
+    write_nvidia_kernel_files(machine.root, "0000:10:00.0")
+    (machine.root / "proc/self/ns").mkdir(parents=True)
+    (machine.root / "proc/self/ns/pid").symlink_to("pid:[4026532901]")
+    machine.set_scenario(SimGpu(memory_used=71 * GIB))
+    assert_verdict(machine.verdict(), "busy", "in use, 71.0 GiB; not visible from here")
+    assert_verdict(machine.watch(MINUTES_12), "held", "not visible from here; idle for")
+
+
+def test_case_40_a_thermal_slowdown_is_a_note(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    machine.set_scenario(busy(people.start(), util_gpu=95, throttle="hw-thermal"))
+    verdict = machine.watch(MINUTES_12)
+    assert verdict.state == "busy"
+    assert note_texts(verdict) == ["throttled: thermal, 100 % of the last 10 min"]
+
+
+def test_case_41_an_idle_user_beside_a_busy_one_is_named(
+    machine: SimulatedMachine, people: UserProcesses
+) -> None:
+    require_root()
+    idle, working = (people.start(user=user) for user in ("daemon", "nobody"))
+    machine.set_scenario(
+        SimGpu(
+            util_gpu=97,
+            memory_used=33 * GIB,
+            processes=[
+                SimProcess(pid=idle, memory=12 * GIB),
+                SimProcess(pid=working, memory=20 * GIB, sm=97),
+            ],
+        )
+    )
+    verdict = machine.watch(MINUTES_12)
+    assert_verdict(verdict, "busy", "nobody, 97 %")
+    assert "daemon idle for 12 min, 12.0 GiB kept" in note_texts(verdict)
 
 
 NO_LISTS = {

@@ -66,7 +66,7 @@ def test_the_order_of_processes_does_not_matter(
 ADDED = [
     process(99, kind=kind, name=name, gpu_memory_bytes=held, hidden=hidden, condition=condition)
     for kind in ("compute", "graphics", "compute+graphics", "mps")
-    for name in ("Xorg", "nvidia-cuda-mps-server")
+    for name in ("blender", "nvidia-cuda-mps-server", "nv-hostengine")
     for held in (None, 300 * MIB)
     for hidden in (False, True)
     for condition in (None, "zombie")
@@ -87,6 +87,18 @@ def test_a_process_on_an_empty_gpu_never_frees_it(count: int) -> None:
     for card in taken:
         for more in ADDED:
             assert verdict_of([replace(card, processes=(more,))] * count, 1.0).state != "free"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_desktop_frees_only_the_memory_that_it_accounts_for(count: int) -> None:
+    for card in EMPTY:
+        held = min(card.memory_used_bytes or 0, 3 * GIB)
+        screen = process(99, kind="graphics", name="Xorg", gpu_memory_bytes=held)
+        with_screen = verdict_of([replace(card, processes=(screen,))] * count, 1.0)
+        rest = None if card.memory_used_bytes is None else card.memory_used_bytes - held
+        if with_screen.state == "free" and not card.memory_shared:
+            without = verdict_of([replace(card, memory_used_bytes=rest)] * count, 1.0)
+            assert without.state == "free"
 
 
 @given(sound_gpus, processes(pid=st.just(99)), st.integers(1, 8), intervals)

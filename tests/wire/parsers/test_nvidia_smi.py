@@ -44,6 +44,7 @@ def test_every_field_of_a_new_driver_is_parsed() -> None:
         throttle_reasons=("sw_power_cap", "sw_thermal_slowdown"),
         ecc_corrected=11,
         ecc_uncorrected=25,
+        ecc_contained=True,
         pcie_generation=4,
         pcie_generation_max=5,
         pcie_width=8,
@@ -216,14 +217,6 @@ def test_a_gpu_without_memory_of_its_own_shares_the_memory_of_the_host() -> None
             "reset required",
         ),
         (
-            "<retired_pages><pending_retirement>Yes</pending_retirement></retired_pages>",
-            "memory pages are to be retired at the next reset",
-        ),
-        (
-            "<remapped_rows><remapped_row_pending>Yes</remapped_row_pending></remapped_rows>",
-            "memory rows are to be remapped at the next reset",
-        ),
-        (
             "<remapped_rows><remapped_row_failure>Yes</remapped_row_failure></remapped_rows>",
             "memory rows could not be remapped",
         ),
@@ -235,6 +228,25 @@ def test_a_gpu_that_needs_a_reset_has_a_fault_with_a_remedy(written: str, detail
     assert fault is not None
     assert (fault.kind, fault.detail) == ("needs_reset", detail)
     assert fault.remedy
+
+
+@pytest.mark.parametrize(
+    "written, pending",
+    [
+        (
+            "<retired_pages><pending_retirement>Yes</pending_retirement></retired_pages>",
+            "memory pages are to be retired at the next reset",
+        ),
+        (
+            "<remapped_rows><remapped_row_pending>Yes</remapped_row_pending></remapped_rows>",
+            "memory rows are to be remapped at the next reset",
+        ),
+        ("<gpu_recovery_action>Drain and Reset</gpu_recovery_action>", "Drain and Reset"),
+    ],
+)
+def test_a_reset_that_can_wait_is_no_fault(written: str, pending: str) -> None:
+    gpu = read_gpu(written)
+    assert (gpu.fault, gpu.reset_pending) == (None, pending)
 
 
 @pytest.mark.parametrize(

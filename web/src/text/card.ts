@@ -25,7 +25,12 @@ export function cardTitle({ info }: Gpu): string {
 }
 
 /** The reason for the state from the stream alone, until the node's details are loaded. */
-export function cardReason({ info, figures }: Gpu, now: number): string {
+export function cardReason(gpu: Gpu, now: number): string {
+  const reason = plainReason(gpu, now);
+  return gpu.info.verdict.notes.includes("throttled") ? `${reason}, throttled` : reason;
+}
+
+function plainReason({ info, figures }: Gpu, now: number): string {
   const { state, reason, was, idle_since, since } = info.verdict;
   if (reason !== null) return reason;
   if (state === "held") {

@@ -62,7 +62,13 @@ const TEXTS: Record<ColumnKey, (gpu: Gpu, now: number) => string> = {
   uuid: ({ info }) => info.uuid,
 };
 
-function reasonText({ info }: Gpu, now: number): string {
+function reasonText(gpu: Gpu, now: number): string {
+  const reason = whyText(gpu, now);
+  if (!gpu.info.verdict.notes.includes("throttled")) return reason;
+  return reason === "" ? "throttled" : `${reason}, throttled`;
+}
+
+function whyText({ info }: Gpu, now: number): string {
   const { state, reason, was, idle_since } = info.verdict;
   if (was !== null) return `was ${was}`;
   if (reason !== null) return reason;

@@ -223,6 +223,7 @@ def _gpu(device: DeviceMessage, position: int, reading: _Reading) -> Gpu:
         fan_percent=device.fan_speed or None,
         power_watts=device.power_usage or None,
         processes=_processes(listed, reading) if listed else _no_processes(listed, reading),
+        reported_by="cluster-smi",
         unread=unread,
     )
 

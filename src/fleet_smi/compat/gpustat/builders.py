@@ -8,6 +8,7 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from fleet_smi.model.merge import with_node_scoped_uuid
+from fleet_smi.model.programs import DISPLAY_PROGRAMS
 from fleet_smi.model.range_check import check_fields, check_range, check_temperature
 from fleet_smi.model.redact import redact
 from fleet_smi.model.safe_text import sanitize_text
@@ -32,10 +33,6 @@ _REMEDY = "reboot; if it returns, have the hardware checked"
 _FAULT_KINDS = get_args(FaultKind)
 _UNKNOWN = frozenset({"?", "??", "--", "None"})
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)
-# gpustat lists compute and graphics processes without saying which is which.
-_DISPLAY_PROGRAMS = frozenset(
-    {"X", "Xorg", "Xwayland", "gnome-shell", "kwin_wayland", "kwin_x11", "plasmashell", "sway"}
-)
 
 
 def node_id_from_host(host: str) -> str:
@@ -115,6 +112,7 @@ def build_gpu(
         vendor="nvidia",
         name=None if fault or name is None else sanitize_text(name, max_length("name")) or None,
         processes=None if processes is None else _with_unique_pids(processes),
+        reported_by=COLLECTOR_NAME,
         fault=fault,
         unread=unread,
         **fields,
@@ -143,7 +141,8 @@ def build_process(
     return Process(
         pid=synthetic_pid(known_user, known_name) if pid is None else pid,
         pid_is_made=pid is None,
-        kind="graphics" if known_name in _DISPLAY_PROGRAMS else "compute",
+        # gpustat lists compute and graphics processes without saying which is which.
+        kind="graphics" if known_name in DISPLAY_PROGRAMS else "compute",
         user=known_user,
         name=None if known_name is None else redact(known_name),
         command=None if line is None else redact(line),

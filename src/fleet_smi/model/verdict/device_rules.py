@@ -27,7 +27,9 @@ def fault(inputs: VerdictInput) -> RuleResult | None:
 
 
 def uncorrected_memory_errors(inputs: VerdictInput) -> RuleResult | None:
-    """`broken`: results computed on it may be wrong."""
+    """`broken`: results computed on it may be wrong, unless the card contains the error."""
+    if inputs.gpu.ecc_contained:
+        return None
     errors = uncorrected_errors(inputs.gpu)
     return RuleResult("broken", reasons.describe_memory_errors(errors)) if errors else None
 

@@ -33,10 +33,15 @@ __all__ = [
 
 
 class Lease(Struct, frozen=True, kw_only=True, gc=False):
-    """A claim on a GPU, made before its work is visible."""
+    """A claim on a GPU, made before its work is visible.
+
+    `scheduler` and `job` are given where a batch system (Slurm) has allocated the GPU.
+    """
 
     holder: str
     taken_at: float
+    scheduler: str | None = None
+    job: str | None = None
 
 
 def judge(
@@ -85,13 +90,15 @@ def judge_instance(
 def decide(inputs: VerdictInput, previous: Verdict | None) -> Verdict:
     """Make a verdict from the first rule that applies, leaving silence and leases aside."""
     result = apply_rules(inputs)
+    reason = result.reason
+    if inputs.gpu.reported_by is not None:
+        reason = f"{reason} (as reported by {inputs.gpu.reported_by})"
     same = previous is not None and previous.state == result.state
     return Verdict(
         state=result.state,
-        reason=result.reason,
+        reason=reason,
         since=previous.since if previous is not None and same else inputs.now,
-        # With MIG the notes belong to the instances: each has its own verdict.
-        notes=() if inputs.instance_verdicts else notes_for(inputs),
+        notes=notes_for(inputs),
         idle_seconds=result.idle_seconds,
     )
 
@@ -115,6 +122,10 @@ def apply_lease(verdict: Verdict, lease: Lease, now: float) -> Verdict:
         return verdict
     since = min(lease.taken_at, now)
     reason = f"taken by {lease.holder} {format_duration(now - since)} ago"
+    if lease.scheduler is not None:
+        # A GPU is unused since its last process, but not since before it was allocated.
+        unused = now - max(since, min(verdict.since, now)) if verdict.state == "free" else 0.0
+        reason = reasons.describe_allocation(lease.scheduler, lease.holder, lease.job, unused)
     return Verdict(state="leased", reason=reason, since=since)
 
 

@@ -2,7 +2,7 @@
 
 from fleet_smi.model.fleet import State
 from fleet_smi.model.verdict import reasons
-from fleet_smi.model.verdict.process_group import user_processes, without_mps_servers
+from fleet_smi.model.verdict.process_group import user_processes, without_services
 from fleet_smi.model.verdict.readings import is_display
 from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
 
@@ -19,7 +19,7 @@ def instances(inputs: VerdictInput) -> RuleResult | None:
     inside = {process.pid for instance in gpu.instances for process in instance.processes or ()}
     outside = any(
         process.pid not in inside and not is_display(process)
-        for process in without_mps_servers(gpu.processes)
+        for process in without_services(gpu.processes)
     )
     state = "busy" if outside else next(state for state in _PRECEDENCE if state in states)
     reason = reasons.describe_instances(states.count("free"), len(states), user_processes(gpu))

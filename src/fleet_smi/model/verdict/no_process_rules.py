@@ -36,9 +36,9 @@ def unreadable_list_with_memory_in_use(inputs: VerdictInput) -> RuleResult | Non
         return None
     idle, size = inputs.window.idle_seconds, reasons.format_used_memory(inputs.subject)
     if idle is not None and idle >= inputs.thresholds.idle_window_seconds:
-        reason = f"processes not readable; idle for {format_duration(idle)}, {size} kept"
+        reason = f"{_unlisted(inputs)}; idle for {format_duration(idle)}, {size} kept"
         return RuleResult("held", reason, idle)
-    reason = f"in use, {size}; processes not readable"
+    reason = f"in use, {size}; {_unlisted(inputs)}"
     return RuleResult("busy", reasons.mark_single_sample(reason, inputs.window.samples))
 
 
@@ -46,17 +46,36 @@ def unreadable_list_with_load(inputs: VerdictInput) -> RuleResult | None:
     """`busy`: the list of processes was refused, and it works."""
     if not inputs.window.over.load:
         return None
-    reason = f"in use, {reasons.format_load(inputs.window.median)}; processes not readable"
+    reason = f"in use, {reasons.format_load(inputs.window.median)}; {_unlisted(inputs)}"
     return RuleResult("busy", reasons.mark_single_sample(reason, inputs.window.samples))
 
 
 def unreadable_list(inputs: VerdictInput) -> RuleResult:
     """`free` only where both memory and utilisation were read and are low."""
     if inputs.window.level == "unknown":
+        if inputs.gpu.vendor != "nvidia" and _idle_without_memory(inputs):
+            reason = "idle; neither processes nor memory readable"
+            return RuleResult("free", reasons.mark_single_sample(reason, inputs.window.samples))
         return RuleResult("unknown", "neither processes nor memory readable: cannot tell")
     if not inputs.measured:
         return RuleResult("unknown", "neither processes nor utilisation readable: cannot tell")
-    return RuleResult("free", "processes not readable; memory and utilisation show no use")
+    return RuleResult("free", f"{_unlisted(inputs)}; memory and utilisation show no use")
+
+
+def _unlisted(inputs: VerdictInput) -> str:
+    """Why no process is listed."""
+    return "not visible from here" if inputs.gpu.processes_hidden else "processes not readable"
+
+
+def _idle_without_memory(inputs: VerdictInput) -> bool:
+    """Whether utilisation alone shows that nobody uses a card whose memory cannot be read.
+
+    NVIDIA's driver has the memory of every card that has some: there it is a failure.
+    """
+    window = inputs.window
+    if inputs.gpu.vendor == "nvidia" or window.measured_at is None:
+        return False
+    return window.idle_from is not None
 
 
 def _without_memory(inputs: VerdictInput) -> RuleResult:
@@ -65,6 +84,9 @@ def _without_memory(inputs: VerdictInput) -> RuleResult:
     tool = memory_omitted_by(inputs.subject)
     if tool is not None and inputs.measured:
         reason = f"no process and no load, as reported by {tool}, which does not report memory"
+        return RuleResult("free", reasons.mark_single_sample(reason, inputs.window.samples))
+    if _idle_without_memory(inputs):
+        reason = "nobody on it; idle, memory not readable"
         return RuleResult("free", reasons.mark_single_sample(reason, inputs.window.samples))
     return RuleResult("unknown", "memory not readable: cannot tell")
 
@@ -76,7 +98,7 @@ def _hidden_process(inputs: VerdictInput) -> RuleResult:
 
 def _why_free(inputs: VerdictInput) -> str:
     if inputs.subject.processes:
-        return "MPS server, no client"
+        return "MPS server, no client" if inputs.group.has_mps_server else "system services only"
     if inputs.gpu.memory_shared:
         return "memory shared with the host; nobody on it"
     window = inputs.window

@@ -1,13 +1,28 @@
 """Notes on a verdict: remarks that do not change the state."""
 
 from fleet_smi.model.fleet import Note
-from fleet_smi.model.units import GIB, format_size
-from fleet_smi.model.verdict.readings import total_memory, used_memory
+from fleet_smi.model.people import owner
+from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.units import GIB, format_duration, format_size
+from fleet_smi.model.verdict import reasons
+from fleet_smi.model.verdict.readings import (
+    total_memory,
+    total_process_memory,
+    uncorrected_errors,
+    used_memory,
+)
+from fleet_smi.model.verdict.throttling import describe_throttling
 from fleet_smi.model.verdict.verdict_input import VerdictInput
 
 
 def notes_for(inputs: VerdictInput) -> tuple[Note, ...]:
     """Return the notes on a device, in a fixed order."""
+    # With MIG the notes on use belong to the instances: each has its own verdict.
+    notes = () if inputs.instance_verdicts else _notes_on_use(inputs)
+    return notes + _notes_on_device(inputs) if inputs.subject is inputs.gpu else notes
+
+
+def _notes_on_use(inputs: VerdictInput) -> tuple[Note, ...]:
     group, used = inputs.group, inputs.subject.memory_used_bytes
     notes, held = group.notes, group.memory_bytes
     # A cheap test first: this runs for every GPU of every report.
@@ -15,7 +30,70 @@ def notes_for(inputs: VerdictInput) -> tuple[Note, ...]:
         notes += _unaccounted(inputs, held)
     if inputs.window.full_from is not None:
         notes += _stalled(inputs)
+    if inputs.window.idle_users:
+        notes += _idle_users(inputs)
+    if group.desktop:
+        notes += _display(inputs)
     return notes
+
+
+def _notes_on_device(inputs: VerdictInput) -> tuple[Note, ...]:
+    gpu = inputs.gpu
+    notes: tuple[Note, ...] = ()
+    if inputs.window.throttled is not None:
+        notes += _throttled(inputs)
+    if gpu.ecc_uncorrected and gpu.ecc_contained:
+        notes += _memory_errors(gpu)
+    if gpu.reset_pending is not None and gpu.fault is None:
+        notes += (Note("reset_pending", f"reset when idle: {gpu.reset_pending}"),)
+    return notes
+
+
+def _idle_users(inputs: VerdictInput) -> tuple[Note, ...]:
+    """Note who has done nothing for the window while somebody else works."""
+    if inputs.window.idle_from is not None:
+        return ()
+    notes = []
+    for user, seconds in inputs.long_idle_users:
+        theirs = [process for process in inputs.subject.processes or () if owner(process) == user]
+        size = total_process_memory(theirs)
+        kept = "" if size is None else f", {format_size(size)} kept"
+        text = f"{user} idle for {format_duration(seconds)}{kept}"
+        notes.append(Note("idle_user", text, user, seconds))
+    return tuple(notes)
+
+
+def _display(inputs: VerdictInput) -> tuple[Note, ...]:
+    """Note a desktop that uses more than nothing."""
+    used = used_memory(inputs.subject)
+    if used is None or used < inputs.thresholds.memory_ceiling(total_memory(inputs.subject)):
+        return ()
+    return (Note("display", f"display uses {format_size(used)}"),)
+
+
+def _throttled(inputs: VerdictInput) -> tuple[Note, ...]:
+    window = inputs.window
+    if window.throttled is None:
+        return ()
+    since_start = window.last_at - (window.last_at if window.began_at is None else window.began_at)
+    observed = min(since_start, inputs.thresholds.idle_window_seconds)
+    found = describe_throttling(window.throttled, observed)
+    if found is None:
+        return ()
+    kind, share = found
+    text = f"throttled: {kind}"
+    if share is None:
+        return (Note("throttled", reasons.mark_single_sample(text, window.samples)),)
+    return (
+        Note("throttled", f"{text}, {100 * share:.0f} % of the last {format_duration(observed)}"),
+    )
+
+
+def _memory_errors(gpu: Gpu) -> tuple[Note, ...]:
+    count = uncorrected_errors(gpu)
+    noun = "error" if count == 1 else "errors"
+    text = f"{count} uncorrectable memory {noun} since boot"
+    return (Note("memory_errors", text),) if count else ()
 
 
 def _unaccounted(inputs: VerdictInput, held: int) -> tuple[Note, ...]:

@@ -12,8 +12,10 @@ from fleet_smi.model.fleet import Note
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.verdict import reasons
 from fleet_smi.model.verdict.readings import (
+    is_desktop,
     is_display,
     is_mps_server,
+    is_service,
     is_windowed,
     total_process_memory,
 )
@@ -26,13 +28,14 @@ _traits = attrgetter(
 
 
 class ProcessGroup(Struct, frozen=True, kw_only=True, gc=False):
-    """The processes of one sample in sum; MPS servers are no members.
+    """The processes of one sample in sum; MPS servers and system services are no members.
 
     `pids` is `None` when the list could not be read. `computes` means that one of the members is
     no display, `has_living` that one is neither a zombie nor uninterruptible, `has_windowed` that
     a windowing driver lists one. `name` and `named_memory_bytes` are of the members that a reason
     names: the living, and no display beside one that computes. Bytes are `None` unless each
-    process has a figure.
+    process has a figure. `desktop` means that every member is a known desktop program, `shared`
+    that several users compute, and `has_mps_server` that one waits for clients.
     """
 
     traits: tuple[object, ...] = ()
@@ -41,6 +44,9 @@ class ProcessGroup(Struct, frozen=True, kw_only=True, gc=False):
     computes: bool = False
     has_living: bool = False
     has_windowed: bool = False
+    desktop: bool = False
+    shared: bool = False
+    has_mps_server: bool = False
     name: str = ""
     named_memory_bytes: int | None = 0
     memory_bytes: int | None = 0
@@ -53,7 +59,7 @@ class ProcessGroup(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def unoccupied(self) -> bool:
-        """Whether the list was read and has at most an MPS server."""
+        """Whether the list was read and has at most services."""
         return self.pids is not None and not self.has_members
 
 
@@ -73,8 +79,9 @@ def summarize_processes(
 
 
 def _summary(processes: tuple[Process, ...], traits: tuple[object, ...]) -> ProcessGroup:
-    members = without_mps_servers(processes)
+    members = without_services(processes)
     named = _named(members)
+    shared = _shared(members) if len(members) > 1 else None
     return ProcessGroup(
         traits=traits,
         pids=frozenset([process.pid for process in processes]),
@@ -82,21 +89,27 @@ def _summary(processes: tuple[Process, ...], traits: tuple[object, ...]) -> Proc
         computes=not all(map(is_display, members)),
         has_living=any(process.condition is None for process in members),
         has_windowed=any(map(is_windowed, members)),
+        desktop=bool(members) and all(map(is_desktop, members)),
+        shared=shared is not None,
+        has_mps_server=len(members) < len(processes) and any(map(is_mps_server, processes)),
         name=reasons.describe_owners(named) if named else "",
         named_memory_bytes=total_process_memory(named),
         memory_bytes=total_process_memory(processes),
-        notes=_notes(members) if len(members) > 1 else (),
+        notes=tuple([note for note in (shared, _hidden(members)) if note])
+        if len(members) > 1
+        else (),
     )
 
 
-def without_mps_servers(processes: Iterable[Process] | None) -> list[Process]:
-    """Return all processes but MPS servers."""
-    return [process for process in processes or () if not is_mps_server(process)]
+def without_services(processes: Iterable[Process] | None) -> list[Process]:
+    """Return all processes but MPS servers and system services."""
+    return [process for process in processes or () if not is_service(process)]
 
 
 def user_processes(subject: Gpu | Instance) -> tuple[Process, ...]:
-    """Return the processes on a GPU and its instances, each once, without displays."""
-    found = {process.pid: process for process in subject.processes or () if not is_display(process)}
+    """Return the processes on a GPU and its instances, each once, without displays and services."""
+    own = without_services(subject.processes)
+    found = {process.pid: process for process in own if not is_display(process)}
     if isinstance(subject, Gpu):
         for instance in subject.instances:
             found.update({process.pid: process for process in instance.processes or ()})
@@ -109,10 +122,6 @@ def _named(members: list[Process]) -> list[Process]:
     # A reason names who can act: not a zombie beside a living process, nor the display server.
     living = [process for process in members if process.condition is None] or members
     return [process for process in living if not is_display(process)] or living
-
-
-def _notes(members: Sequence[Process]) -> tuple[Note, ...]:
-    return tuple([note for note in (_shared(members), _hidden(members)) if note])
 
 
 def _shared(members: Sequence[Process]) -> Note | None:

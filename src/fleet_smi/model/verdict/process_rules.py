@@ -1,8 +1,9 @@
 """Verdict rules for a GPU with processes on it: display only, at work, stuck, idle."""
 
+from fleet_smi.model.people import owner
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict import reasons
-from fleet_smi.model.verdict.process_group import without_mps_servers
+from fleet_smi.model.verdict.process_group import without_services
 from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
 
 
@@ -26,6 +27,8 @@ def at_work(inputs: VerdictInput) -> RuleResult | None:
     window, name = inputs.window, inputs.group.name
     if window.measured_at is None or window.idle_from is not None:
         return None
+    if window.idle_users:
+        name = _working_owners(inputs)
     if name == reasons.HIDDEN_PROCESS:
         return RuleResult("busy", reasons.IN_USE_BY_HIDDEN_PROCESS)
     return RuleResult("busy", f"{name}, {reasons.format_load(window.load)}")
@@ -35,7 +38,7 @@ def stuck(inputs: VerdictInput) -> RuleResult | None:
     """`ghost`: every process is a zombie or uninterruptible, yet memory is held."""
     if inputs.group.has_living:
         return None
-    members = without_mps_servers(inputs.subject.processes)
+    members = without_services(inputs.subject.processes)
     zombie = any(process.condition == "zombie" for process in members)
     if not zombie and (inputs.worked_lately or _just_started(inputs)):
         # A process that waits for a disk is uninterruptible too, and works again soon.
@@ -55,7 +58,9 @@ def idle(inputs: VerdictInput) -> RuleResult | None:
     idle_for = format_duration(idle_seconds)
     if idle_seconds >= held_after:
         return RuleResult(
-            "held", f"{name}, idle for {idle_for}{_memory_suffix(inputs)}", idle_seconds
+            "held",
+            f"{name}, idle for {idle_for}{_peak(inputs)}{_memory_suffix(inputs)}",
+            idle_seconds,
         )
     if _just_started(inputs):
         ago = format_duration(inputs.now - (inputs.window.joined_at or inputs.now))
@@ -79,6 +84,20 @@ def utilisation_not_measurable(inputs: VerdictInput) -> RuleResult:
         "busy",
         reason if low is None else reasons.mark_single_sample(reason, inputs.window.samples),
     )
+
+
+def _working_owners(inputs: VerdictInput) -> str:
+    """Name the owners without those who have been idle for the window: a note names them."""
+    idle = {user for user, _ in inputs.long_idle_users}
+    members = without_services(inputs.subject.processes)
+    working = [process for process in members if owner(process) not in idle]
+    return reasons.describe_owners(working) if idle and working else inputs.group.name
+
+
+def _peak(inputs: VerdictInput) -> str:
+    """Name the highest short spike of an idle run: " but for peaks of 3 %"."""
+    peak = inputs.window.peak
+    return f" but for peaks of {peak:.0f} %" if peak >= inputs.thresholds.idle_percent else ""
 
 
 def _just_started(inputs: VerdictInput) -> bool:

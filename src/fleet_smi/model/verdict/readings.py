@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import Literal
 
+from fleet_smi.model.programs import DISPLAY_PROGRAMS, SERVICE_PROGRAMS
 from fleet_smi.model.range_check import RANGES
 from fleet_smi.model.snapshot import NOT_REPORTED_BY, Gpu, Instance, Process
+from fleet_smi.model.units import GIB
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 MemoryLevel = Literal["low", "high", "unknown"]
@@ -14,6 +16,7 @@ _MAX_WATTS = RANGES["power_watts"][1]
 _MAX_ERRORS = RANGES["ecc_uncorrected"][1]
 # Memory that was over its ceiling counts as high until it is under this fraction of it.
 _MEMORY_RELEASE = 0.8
+_MAX_SERVICE_BYTES = GIB
 _MPS_PROGRAMS = ("nvidia-cuda-mps-server", "nvidia-cuda-mps-control")
 
 
@@ -27,13 +30,20 @@ def is_over(value: float, threshold: float, was_over: bool, release_fraction: fl
     return value >= (release_fraction * threshold if was_over else threshold)
 
 
-def utilisation(gpu: Gpu | Instance, thresholds: Thresholds) -> float | None:
-    """Return the utilisation in percent: of the cores or, where that is more, the video engines."""
+def utilisation(
+    gpu: Gpu | Instance, thresholds: Thresholds, *, desktop: bool = False
+) -> float | None:
+    """Return the utilisation in percent: of the cores or, where that is more, the video engines.
+
+    On a GPU with nothing but a `desktop` the decoder does not count beside the cores: it is a
+    browser that plays a video.
+    """
     busy, video = gpu.busy_percent, 0.0
     if busy is not None and not 0 <= busy <= 100:
         busy = None
     if isinstance(gpu, Gpu) and (gpu.encoder_percent or gpu.decoder_percent):
-        video = video_percent(gpu)
+        only_encoder = desktop and busy is not None
+        video = valid_percent(gpu.encoder_percent) or 0.0 if only_encoder else video_percent(gpu)
     if busy is None:
         # Idle video engines say nothing about the cores.
         return video if video >= thresholds.idle_percent else None
@@ -91,12 +101,18 @@ def total_process_memory(processes: Iterable[Process]) -> int | None:
 
 
 def memory_level(
-    gpu: Gpu | Instance, thresholds: Thresholds, *, shared: bool = False, was_high: bool = False
+    gpu: Gpu | Instance,
+    thresholds: Thresholds,
+    *,
+    shared: bool = False,
+    was_high: bool = False,
+    desktop_bytes: int | None = None,
 ) -> MemoryLevel:
     """Return how the memory in use compares with the ceiling of a free GPU.
 
     Where the memory is `shared` with the host, only that of its processes counts. Once high, it
-    stays so (`was_high`) until it is well under the ceiling.
+    stays so (`was_high`) until it is well under the ceiling. What a desktop alone accounts for
+    (`desktop_bytes`) has a ceiling of its own.
     """
     total, used = total_memory(gpu), gpu.memory_used_bytes
     if shared:
@@ -104,6 +120,8 @@ def memory_level(
     if used is None or not 0 <= used <= (total or _MAX_BYTES):
         return "unknown"
     ceiling = thresholds.memory_ceiling(total)
+    if desktop_bytes is not None and used - desktop_bytes < ceiling:
+        ceiling = thresholds.display_ceiling(total)
     return "high" if is_over(used, ceiling, was_high, _MEMORY_RELEASE) else "low"
 
 
@@ -142,9 +160,29 @@ def is_mps_server(process: Process) -> bool:
     return process.name is not None and process.name.endswith(_MPS_PROGRAMS)
 
 
+def is_service(process: Process) -> bool:
+    """Return whether it is no user's work: an MPS server, or a small system service."""
+    if process.name is None:
+        return False
+    if process.name in SERVICE_PROGRAMS:
+        return (process_memory(process) or 0) < _MAX_SERVICE_BYTES
+    return process.name.endswith(_MPS_PROGRAMS)
+
+
 def is_display(process: Process) -> bool:
-    """Return whether it draws a screen: graphics alone, or listed by a windowing driver."""
-    return process.kind == "graphics" or is_windowed(process)
+    """Return whether it draws a screen: graphics alone, a desktop program, or any with a window."""
+    if process.kind == "graphics":
+        return True
+    return process.kind == "compute+graphics" and (is_desktop(process) or is_windowed(process))
+
+
+def is_desktop(process: Process) -> bool:
+    """Return whether it is a known desktop program that draws; some also compute a little."""
+    return (
+        process.kind in ("graphics", "compute+graphics")
+        and process.name in DISPLAY_PROGRAMS
+        and not process.hidden
+    )
 
 
 def is_windowed(process: Process) -> bool:

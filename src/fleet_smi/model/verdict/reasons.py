@@ -78,6 +78,12 @@ def describe_fault(fault: Fault, seconds: float | None) -> str:
     return f"{text}: {fault.remedy}" if fault.remedy else text
 
 
+def describe_allocation(scheduler: str, holder: str, job: str | None, unused: float) -> str:
+    """Say who a batch system allocated a GPU to: "allocated by Slurm to alice (job 4711)"."""
+    text = f"allocated by {scheduler} to {holder}" + (f" (job {job})" if job else "")
+    return f"{text}, unused for {format_duration(unused)}" if unused >= 1 else text
+
+
 def describe_memory_errors(count: int) -> str:
     """Say why uncorrectable errors matter, and what to do."""
     noun = "error" if count == 1 else "errors"

@@ -38,7 +38,7 @@ def _use(inputs: VerdictInput) -> RuleResult:
             or process_rules.idle(inputs)
             or process_rules.utilisation_not_measurable(inputs)
         )
-    if inputs.subject.processes is None:
+    if inputs.subject.processes is None or inputs.gpu.processes_hidden:
         return (
             no_process_rules.unreadable_list_with_memory_in_use(inputs)
             or no_process_rules.unreadable_list_with_load(inputs)

@@ -20,6 +20,15 @@ class Thresholds(Struct, frozen=True, kw_only=True):
     display_percent: float = 10.0
     """Under this utilisation a GPU with little memory used may still be free (a display)."""
 
+    noise_percent: float = 5.0
+    """Under this, single samples are noise: the mean over the window decides whether it works."""
+
+    display_memory_fraction: float = 0.25
+    """Known desktop programs may use this share of the memory of a free GPU …"""
+
+    display_memory_bytes: int = 4 * GIB
+    """… and no more than this."""
+
     idle_window_seconds: float = 600.0
     """Seconds of idleness after which a process only holds its GPU."""
 
@@ -43,10 +52,18 @@ class Thresholds(Struct, frozen=True, kw_only=True):
 
     def memory_ceiling(self, total_bytes: int | None) -> float:
         """Return the memory in bytes that may be in use on a free GPU."""
-        maximum = self.free_memory_bytes
-        if total_bytes is None or total_bytes * self.free_memory_fraction >= maximum:
-            return maximum
-        return total_bytes * self.free_memory_fraction
+        return _lesser(self.free_memory_bytes, self.free_memory_fraction, total_bytes)
+
+    def display_ceiling(self, total_bytes: int | None) -> float:
+        """Return the memory in bytes that a desktop may use on a free GPU."""
+        ceiling = _lesser(self.display_memory_bytes, self.display_memory_fraction, total_bytes)
+        return max(ceiling, self.memory_ceiling(total_bytes))
+
+
+def _lesser(maximum: int, fraction: float, total_bytes: int | None) -> float:
+    if total_bytes is None or total_bytes * fraction >= maximum:
+        return maximum
+    return total_bytes * fraction
 
 
 DEFAULT_THRESHOLDS = Thresholds()

@@ -44,7 +44,13 @@ def check_thresholds(
     thresholds: Thresholds,
 ) -> tuple[MemoryLevel, OverThreshold]:
     """Return how much memory is used and what is over its threshold, given what was before."""
-    level = memory_level(gpu, thresholds, shared=card.memory_shared, was_high=previous.memory)
+    level = memory_level(
+        gpu,
+        thresholds,
+        shared=card.memory_shared,
+        was_high=previous.memory,
+        desktop_bytes=group.memory_bytes if group.desktop else None,
+    )
     memory = previous.memory if level == "unknown" else level == "high"
     load = power = low_power = False
     if power_share is not None:

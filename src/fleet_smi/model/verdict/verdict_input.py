@@ -44,6 +44,12 @@ class VerdictInput(Struct, frozen=True, gc=False):
         return worked_at is not None and self.now - worked_at < self.thresholds.idle_window_seconds
 
     @property
+    def long_idle_users(self) -> list[tuple[str, float]]:
+        """The users of a shared GPU who have done nothing for the idle window, and how long."""
+        idle = [(user, self.now - since) for user, since in self.window.idle_users]
+        return [entry for entry in idle if entry[1] >= self.thresholds.idle_window_seconds]
+
+    @property
     def has_unattributed_load(self) -> bool:
         """Whether it works harder than a display; by power where utilisation is not measured."""
         window = self.window

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from fleet_smi.model.snapshot import FaultKind, Gpu, Instance, Process
+from fleet_smi.model.verdict.idle_users import IdleUsers, track_idle_users
 from fleet_smi.model.verdict.process_group import ProcessGroup, summarize_processes
 from fleet_smi.model.verdict.readings import (
     MemoryLevel,
@@ -11,6 +12,7 @@ from fleet_smi.model.verdict.readings import (
     utilisation,
 )
 from fleet_smi.model.verdict.thresholds import Thresholds
+from fleet_smi.model.verdict.throttling import ThrottleHistory, add_throttle_sample, throttle_kind
 from fleet_smi.model.verdict.unattributed_load import (
     NONE_OVER_THRESHOLD,
     OverThreshold,
@@ -22,6 +24,12 @@ RECENT_SAMPLES = 6
 _FULL_PERCENT = 99.5  # what is shown as 100 %
 _GAP_INTERVALS = 3
 _CLOCK_TOLERANCE_SECONDS = 5.0
+# The mean utilisation follows the samples over about this share of the idle window.
+_MEAN_WINDOWS = 0.75
+# Heavy work counts as this much in the mean, in multiples of idle, so that it is soon forgotten.
+_MEAN_CEILING = 2.0
+# A mean that was under the threshold counts as under it until it is well over.
+_MEAN_RELEASE = 1.25
 
 HardwareState = tuple[FaultKind | None, bool, str | None, bool | None, int]
 """What changes a verdict immediately: fault, asleep, compute mode, MIG mode, instances."""
@@ -38,7 +46,10 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
     the last few utilisations, `level` is how much memory is in use, and `over` what is over its
     threshold: these three are needed, and therefore tracked, only while no process computes.
     `changed` says whether the processes or the `hardware` differ from the sample before. `skew`
-    is the seconds by which this clock is ahead of the node's.
+    is the seconds by which this clock is ahead of the node's. `mean` is the mean utilisation of
+    the last minutes, with heavy work cut to a little, and `peak` the highest of the idle run.
+    `began_at` is the first sample since the last long gap. `throttled` is tracked while there
+    is a slowdown, `idle_users` while several users share the GPU.
     """
 
     last_at: float
@@ -57,6 +68,11 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
     hardware: HardwareState | None = None
     changed: bool = True
     skew: float = 0.0
+    mean: float | None = None
+    peak: float = 0.0
+    began_at: float | None = None
+    throttled: ThrottleHistory | None = None
+    idle_users: IdleUsers = ()
 
     @property
     def median(self) -> float | None:
@@ -121,11 +137,14 @@ def add_sample(
     # would have negative lengths: both restart the window.
     continued = window is not None and 0 <= at - window.last_at <= max_gap
     before = window if window is not None and continued else _restarted(window, at)
-    load = utilisation(gpu, thresholds)
+    load = utilisation(gpu, thresholds, desktop=group.desktop)
     if load is None:
         runs = _unmeasured(before, at, max_gap, pids_changed)
+        mean, peak = (None, 0.0) if runs[1] is None else (before.mean, before.peak)
     else:
-        runs = _measured(before, load, at, thresholds)
+        mean = _mean(before, load, at, thresholds)
+        runs = _measured(before, load, mean, at, thresholds)
+        peak = 0.0 if runs[2] is None or runs[2] == at else max(before.peak, load)
     share = power_share(card) if isinstance(gpu, Gpu) else instance_power_share(card, gpu)
     if pids_changed and group.empty:
         # The last work was done by processes that have ended.
@@ -139,6 +158,16 @@ def add_sample(
     low_from = None
     if share is not None and share < thresholds.idle_power_fraction:
         low_from = at if before.low_power_from is None else before.low_power_from
+    kind = throttle_kind(card.throttle_reasons) if card.throttle_reasons else None
+    throttled = before.throttled
+    if kind is not None or throttled is not None:
+        elapsed = at - before.last_at
+        throttled = add_throttle_sample(
+            throttled, kind, at, elapsed, thresholds.idle_window_seconds
+        )
+    idle_users: IdleUsers = ()
+    if group.shared and gpu.processes:
+        idle_users = track_idle_users(before.idle_users, gpu.processes, at, thresholds)
     hardware = _hardware_state(card)
     changed = window is None or pids_changed or hardware != window.hardware
     return Window(
@@ -152,6 +181,11 @@ def add_sample(
         hardware,
         changed,
         skew,
+        mean,
+        peak,
+        before.began_at,
+        throttled,
+        idle_users,
     )
 
 
@@ -172,11 +206,33 @@ def _hardware_state(card: Gpu) -> HardwareState:
 
 def _restarted(window: Window | None, at: float) -> Window:
     """Return an empty window; after a long gap only the last work is carried over."""
-    return Window(at, 0, worked_at=None if window is None else window.worked_at)
+    worked_at = None if window is None else window.worked_at
+    return Window(at, 0, worked_at=worked_at, began_at=at)
 
 
-def _measured(before: Window, load: float, at: float, thresholds: Thresholds) -> _Runs:
+def _mean(before: Window, load: float, at: float, thresholds: Thresholds) -> float:
+    """Return the mean utilisation with one more sample, weighted by time."""
+    ceiling = _MEAN_CEILING * thresholds.idle_percent
+    capped = load if load < ceiling else ceiling
+    mean = before.mean
+    if mean is None or mean == capped:
+        return capped
+    elapsed = at - before.last_at
+    return mean + (capped - mean) * elapsed / (
+        elapsed + _MEAN_WINDOWS * thresholds.idle_window_seconds
+    )
+
+
+def _is_idle(before: Window, load: float, mean: float, thresholds: Thresholds) -> bool:
+    """Whether a sample is idle: by itself, or as a short spike in an idle mean."""
     if load < thresholds.idle_percent:
+        return True
+    release = 1.0 if before.idle_from is None else _MEAN_RELEASE
+    return load < thresholds.noise_percent and mean < release * thresholds.idle_percent
+
+
+def _measured(before: Window, load: float, mean: float, at: float, thresholds: Thresholds) -> _Runs:
+    if _is_idle(before, load, mean, thresholds):
         idle_from = before.idle_from
         return load, at, at if idle_from is None else idle_from, before.worked_at, None
     full_from = None

@@ -9,6 +9,7 @@ from fleet_smi.node.bindings.proc_files import (
     CACHE_SECONDS,
     HEAD_BYTES,
     BootTime,
+    in_pid_namespace,
     parse_count,
     read_text,
 )
@@ -66,4 +67,5 @@ def _constant_of_host(root: str) -> dict[str, Any]:
         or read_text(root, "var/lib/dbus/machine-id"),
         "boot_id": read_text(root, "proc/sys/kernel/random/boot_id"),
         "cpu_count": os.cpu_count(),
+        "pid_namespace": in_pid_namespace(root),
     }

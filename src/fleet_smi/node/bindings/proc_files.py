@@ -21,6 +21,18 @@ _BOOT_CACHE_SECONDS = 60.0
 _MAX_DIGITS = 14
 
 
+# The fixed number of the initial pid namespace, that of the machine itself.
+_INITIAL_NAMESPACE = "pid:[4026531836]"
+
+
+def in_pid_namespace(root: str) -> bool | None:
+    """Whether this process runs in a pid namespace of its own: a container; `None` if unknown."""
+    try:
+        return os.readlink(f"{root}/proc/self/ns/pid") != _INITIAL_NAMESPACE
+    except OSError:
+        return None
+
+
 class BootTime:
     """When the machine was booted; cached briefly, because it moves when the clock is set."""
 

@@ -9,6 +9,7 @@ from fleet_smi.node.bindings.proc_files import (
     CACHE_SECONDS,
     HEAD_BYTES,
     BootTime,
+    in_pid_namespace,
     parse_count,
     read_bytes,
     read_text,
@@ -19,8 +20,6 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _MIN_LOAD_SECONDS = 0.05
 # A program can rewrite its command line, but rarely does.
 _COMMAND_CACHE_SECONDS = 10.0
-# The fixed number of the initial pid namespace, that of the machine itself.
-_INITIAL_NAMESPACE = "pid:[4026531836]"
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri")
 _MAX_OPEN_FILES = 256
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -162,11 +161,7 @@ def _pids_are_foreign(root: str) -> bool:
     A driver lists pids of the host. In a container the same number may be another process, so
     only one that has a GPU open is accepted as the one that is meant.
     """
-    try:
-        namespace = os.readlink(f"{root}/proc/self/ns/pid")
-    except OSError:
-        return False
-    return namespace != _INITIAL_NAMESPACE and any(
+    return bool(in_pid_namespace(root)) and any(
         os.path.exists(f"{root}{device}") for device in _GPU_DEVICES
     )
 

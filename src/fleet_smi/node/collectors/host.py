@@ -31,5 +31,6 @@ class HostCollector:
                 load_15_minutes=load[2],
                 memory_used_bytes=used,
                 memory_total_bytes=total,
+                pid_namespace=raw.get("pid_namespace"),
             ),
         )

@@ -19,7 +19,9 @@ from fleet_smi.node.nvml_faults import (
     GPU_LOST,
     NOT_SUPPORTED,
     RESET_REQUIRED,
+    errors_are_contained,
     fault_from_codes,
+    reset_pending,
 )
 
 _UNREPORTED = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card lacks it: no reason is needed
@@ -160,6 +162,8 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         instances=tuple(_instance(part, identity["uuid"]) for part in device.get("instances", ())),
         processes=_processes(device.get("processes"), unread),
         fault=fault,
+        ecc_contained=errors_are_contained(values),
+        reset_pending=reset_pending(values),
         unread=unread,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fleet_smi.model.fleet import JudgedDevice, JudgedGpu
+from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, Note, NoteKind
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner, owners
 from fleet_smi.model.snapshot import Fault, Process
 from fleet_smi.model.units import format_elapsed, format_size, pluralize
@@ -12,6 +12,11 @@ from fleet_smi.terminal.view.formatting import SEPARATOR
 TextVariants = tuple[str, ...]
 """The same statement in several lengths, longest first."""
 
+_SHORT_NOTES: dict[NoteKind, str] = {
+    "throttled": "throttled",
+    "memory_errors": "memory errors",
+    "reset_pending": "reset when idle",
+}
 _MIN_IDLE_SECONDS = 60  # a shorter pause is not worth showing
 
 
@@ -34,7 +39,7 @@ def holder_variants(device: JudgedDevice) -> TextVariants:
         memory = f"{format_size(device.memory_used_bytes)} unaccounted"
         return (f"nobody: {memory}", memory)
     if isinstance(device, JudgedGpu) and device.instances:
-        return (verdict.reason, _free_instances(device))
+        return (*_note_variants([verdict.reason], verdict.notes), _free_instances(device))
     if verdict.state in ("busy", "held") and device.processes:
         return _user_variants(device, device.processes)
     return (verdict.reason,)
@@ -71,8 +76,8 @@ def _free_variants(device: JudgedDevice) -> TextVariants:
     # With processes that do not count (a display server), or unreadable ones, say why it is free.
     no_process = device.processes is not None and not device.processes
     if not no_process:
-        return (device.verdict.reason,)
-    return (SEPARATOR.join(note.words for note in device.verdict.notes),)
+        return _note_variants([device.verdict.reason], device.verdict.notes)
+    return _note_variants([], device.verdict.notes)
 
 
 def _user_variants(device: JudgedDevice, processes: Sequence[Process]) -> TextVariants:
@@ -81,13 +86,28 @@ def _user_variants(device: JudgedDevice, processes: Sequence[Process]) -> TextVa
     idle = device.verdict.idle_seconds
     idle_text = [f"idle {format_elapsed(idle)}"] if idle and idle >= _MIN_IDLE_SECONDS else []
     # The names already say how many users share it and how many processes are hidden.
-    notes = [note.words for note in device.verdict.notes if note.kind not in ("shared", "hidden")]
-    return tuple(
-        SEPARATOR.join([*names, *idle_text, *hidden, *notes])
+    notes = [note for note in device.verdict.notes if note.kind not in ("shared", "hidden")]
+    parts = [
+        [*names, *idle_text, *hidden]
         for names, hidden in zip(
             _name_variants(users), _hidden_variants(unseen, alone=not users), strict=True
         )
-    )
+    ]
+    texts = [SEPARATOR.join([*part, *(note.words for note in notes)]) for part in parts]
+    return (*texts, *_note_variants(parts[-1], notes)[1:])
+
+
+def _note_variants(texts: Sequence[str], notes: Sequence[Note]) -> TextVariants:
+    """Return these texts with the notes, in full and in short."""
+    full = SEPARATOR.join([*texts, *(note.words for note in notes)])
+    short = SEPARATOR.join([*texts, *(_short_note(note) for note in notes)])
+    return (full,) if short == full else (full, short)
+
+
+def _short_note(note: Note) -> str:
+    if note.kind == "idle_user":
+        return f"{note.user} idle"
+    return _SHORT_NOTES.get(note.kind, note.words)
 
 
 def _name_variants(users: Sequence[str]) -> tuple[list[str], ...]:

@@ -67,11 +67,10 @@ _LOST = re.compile(r"(?i)gpu is lost|fallen off the bus")
 _RESET = re.compile(r"(?i)requires? reset|reset required")
 _REFUSED = re.compile(r"(?i)insufficient permissions|no permission")
 _INTEGRATED = re.compile(r"(?i)\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b")
-# "Yes" in one of these fields means that the GPU needs a reset.
+# "Yes" in one of these fields means that the GPU is to be reset once nobody uses it.
 _PENDING = {
     "pending_retirement": "memory pages are to be retired at the next reset",
     "pending_remap": "memory rows are to be remapped at the next reset",
-    "reset_required": "reset required",
     "drain_and_reset": "drain and reset recommended",
 }
 
@@ -124,6 +123,8 @@ def make_gpu(
         mig_mode=_switch("mig_mode", texts, unread),
         processes=processes,
         fault=fault,
+        ecc_contained=_errors_are_contained(texts, fault),
+        reset_pending=_reset_pending(texts),
         unread=unread,
         **numbers,  # type: ignore[arg-type]
     )
@@ -261,18 +262,41 @@ def _fault(texts: Texts, pci: str | None) -> Fault | None:
     if message := _first_match(texts, _LOST) or _first_match(texts, _RESET):
         return fault_from_message(message, pci)
     for action in texts.get("recovery_action", ()):
-        if not is_not_available(action) and not is_error_text(action):
+        if _is_action(action) and not _is_drain(action):
             detail = f"the driver asks for recovery: {sanitize_text(strip_brackets(action), 80)}"
             reboot = "reboot" in action.lower()
             remedy = REMEDY_REBOOT if reboot else _reset_remedy(pci)
             return Fault(kind="needs_reset", detail=detail, remedy=remedy)
+    if any(map(parse_bool, texts.get("remap_failed", ()))):
+        detail = "memory rows could not be remapped"
+        return Fault(kind="needs_reset", detail=detail, remedy=REMEDY_REPLACE)
+    if any(map(parse_bool, texts.get("reset_required", ()))):
+        return Fault(kind="needs_reset", detail="reset required", remedy=_reset_remedy(pci))
+    return None
+
+
+def _is_action(text: str) -> bool:
+    return not is_not_available(text) and not is_error_text(text)
+
+
+def _is_drain(action: str) -> bool:
+    """Whether the driver recommends a reset once nobody uses it; until then it can be used."""
+    return "drain" in action.lower()
+
+
+def _reset_pending(texts: Texts) -> str | None:
     pending = [
         detail for field, detail in _PENDING.items() if any(map(parse_bool, texts.get(field, ())))
     ]
-    remedy = _reset_remedy(pci)
-    if any(map(parse_bool, texts.get("remap_failed", ()))):
-        pending, remedy = ["memory rows could not be remapped", *pending], REMEDY_REPLACE
-    return Fault(kind="needs_reset", detail="; ".join(pending), remedy=remedy) if pending else None
+    actions = filter(_is_action, texts.get("recovery_action", ()))
+    pending += [sanitize_text(strip_brackets(text), 80) for text in actions if _is_drain(text)]
+    return pending[0] if pending else None
+
+
+def _errors_are_contained(texts: Texts, fault: Fault | None) -> bool | None:
+    # The cards that can remap rows contain errors, too.
+    remaps = any(parse_bool(text) is not None for text in texts.get("pending_remap", ()))
+    return fault is None if remaps else None
 
 
 def _reset_remedy(pci: str | None) -> str:

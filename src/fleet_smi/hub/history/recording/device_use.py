@@ -10,7 +10,7 @@ from fleet_smi.model.history import Holder
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
 from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.verdict.hysteresis import Standing
-from fleet_smi.model.verdict.readings import is_display, is_mps_server
+from fleet_smi.model.verdict.readings import is_display, is_service
 
 _IN_USE_STATES: tuple[State, ...] = ("busy", "held", "ghost")
 # In these states there is a process, even where none is visible to the agent.
@@ -129,7 +129,7 @@ def _device_use(
 def _holding_processes(state: State, processes: Sequence[Process]) -> Sequence[Process]:
     if state in _IN_USE_STATES:
         return compute_or_all_processes(processes)
-    return [process for process in processes if not (is_display(process) or is_mps_server(process))]
+    return [process for process in processes if not (is_display(process) or is_service(process))]
 
 
 def _holder(process: Process) -> Holder:
