@@ -19,7 +19,7 @@ from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView, JudgedGpu, Verdict
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.collectors import QUICK_SUBJECTS
-from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader import Deadlines, Reader
 from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 from sim.scenario import Scenario, SimGpu, scenario_env
@@ -140,6 +140,7 @@ class SimulatedMachine:
         self.root = folder / "root"
         self.environment = scenario_env(lib_dir, self._path)
         self.start = time.time()
+        self.deadlines = Deadlines()
         self._sampler: Sampler | None = None
         self._fleet = FleetState()
 
@@ -153,7 +154,8 @@ class SimulatedMachine:
         """Read the machine as an agent does."""
         if self._sampler is None:
             root = str(self.root) if self.root.exists() else "/"
-            self._sampler = Sampler(Reader(spawn_worker), root=root, subjects=QUICK_SUBJECTS)
+            reader = Reader(spawn_worker, self.deadlines)
+            self._sampler = Sampler(reader, root=root, subjects=QUICK_SUBJECTS)
         return self._sampler.sample()
 
     def poll(self, at: float = 0.0, interval: float | None = None) -> FleetView:

@@ -9,6 +9,7 @@
     + ReadFailed            the subject is there and cannot be read
       - DriverMismatch      the driver and its library have different versions
       - NotAnswering        the subject did not answer before its deadline
+        . StillReading      the subject has not answered yet, within its deadline
   x DeliveryError           a report did not get through, or the hub did not answer
     + Unreachable           no response, or not in time
       - Throttled           the hub takes no more from this sender now, and says until when
@@ -64,6 +65,10 @@ class NotAnswering(ReadFailed):
         self.since = since
         self.partial_result = partial_result or {}
         """Partial results of the binding from before the subject stopped answering."""
+
+
+class StillReading(NotAnswering):
+    """The subject has not answered yet, and its deadline has not passed: it may only be slow."""
 
 
 class DeliveryError(FleetError):

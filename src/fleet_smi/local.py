@@ -8,7 +8,7 @@ from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.collectors import ALL_SUBJECTS
-from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader import Deadlines, Reader
 from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler
 
@@ -23,8 +23,14 @@ def create_sources(settings: Settings) -> list["Source"]:
 
     # Not a fork: a hub has threads.
     node = settings.node
-    sampler = Sampler(Reader(spawn_worker), root=node.root, name=node.name, labels=node.labels)
+    reader = Reader(spawn_worker, driver_deadlines(settings))
+    sampler = Sampler(reader, root=node.root, name=node.name, labels=node.labels)
     return [SelfSource(sampler.sample, settings.agent.interval)]
+
+
+def driver_deadlines(settings: Settings) -> Deadlines:
+    """Return the deadlines of driver calls."""
+    return Deadlines(settings.node.driver_timeout, settings.node.driver_init_timeout)
 
 
 class LocalFleet:
@@ -42,11 +48,14 @@ class LocalFleet:
     ) -> None:
         self.thresholds = settings.thresholds
         self._fleet = FleetState(settings.thresholds)
+        # The reader was started before the settings were loaded.
+        reader.deadlines = driver_deadlines(settings)
         self._sampler = Sampler(
             reader,
             root=settings.node.root,
             subjects=subjects,
             traffic=traffic,
+            patient=True,
             name=settings.node.name,
         )
         # The reader works while the command still imports what it shows the result with.

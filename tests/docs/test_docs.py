@@ -253,12 +253,16 @@ MESSAGES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
         Scenario(gpus=[SimGpu(faults={"*": "reset-required"})]),
         ("-v",),
     ),
-    "remapped rows wait for a reset of the GPU: nvidia-smi --gpu-reset, once nobody uses it": (
+    "reset when idle: remapped rows wait for a reset": (
         Scenario(gpus=[SimGpu(remapped_pending=True)]),
         ("-v",),
     ),
+    "2 uncorrectable memory errors since boot": (
+        Scenario(gpus=[SimGpu(ecc_uncorrected_volatile=2)]),
+        ("-v",),
+    ),
     "3 uncorrectable memory errors: results may be wrong; reset it or reboot the node": (
-        Scenario(gpus=[SimGpu(ecc_uncorrected_volatile=3)]),
+        Scenario(gpus=[SimGpu(ecc_uncorrected_volatile=3, remapped_corrected=None)]),
         ("-v",),
     ),
     "no permission to open /dev/nvidia*: ask for access to the GPU devices": (
@@ -308,6 +312,7 @@ def test_the_documented_row_of_an_unreadable_gpu_is_printed(
     write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", asleep=asleep)
     scenario = Scenario(gpus=[SimGpu()], faults={} if asleep else {"*": "never"})
     env = simulated(scenario) | {"FLEET_SMI_NODE_ROOT": str(tmp_path / "root"), "COLUMNS": "80"}
+    env |= {"FLEET_SMI_NODE_DRIVER_TIMEOUT": "4s"}
     line = run_fleet_smi(env=env).stdout.splitlines()[-1]
     assert line in page("docs/troubleshooting.md").splitlines()
 

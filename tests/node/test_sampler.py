@@ -31,7 +31,10 @@ class ScriptedReader(Reader):
         self.requested: list[str] = []
 
     def read(
-        self, requests: Sequence[ReadRequest], timeout_seconds: float, total_timeout_seconds: float
+        self,
+        requests: Sequence[ReadRequest],
+        timeout_seconds: float | None,
+        total_timeout_seconds: float | None,
     ) -> list[ReadResult]:
         return [self._answer(subject) for subject, _ in requests]
 

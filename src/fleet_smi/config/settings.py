@@ -26,6 +26,8 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
     root: str
     labels: dict[str, str]
     commands: CommandVisibility
+    driver_timeout: float
+    driver_init_timeout: float
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):

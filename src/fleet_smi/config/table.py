@@ -49,6 +49,8 @@ def _secret(
 _OFF = False  # as the default of a row, clearer than a bare False
 _HOUR, _DAY = 3600.0, 86400.0
 _COMMANDS = "how much of command lines is shown: full, name or hidden"
+_DRIVER_TIMEOUT = "how long a driver may make no progress before it counts as hung"
+_DRIVER_INIT_TIMEOUT = "the same while it is being initialised"
 _ROUTER, _NODES, _CLIENTS = (
     ListenAddress("old", 9080),
     ListenAddress("", 9080),
@@ -62,6 +64,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("node", "root", value_types.FOLDER, "/", "the folder with /proc and /sys"),
     Setting("node", "labels", value_types.LABELS, {}, "labels of this machine", {"rack": "a"}),
     Setting("node", "commands", value_types.COMMANDS, "full", _COMMANDS),
+    Setting("node", "driver_timeout", value_types.INTERVAL, 10.0, _DRIVER_TIMEOUT),
+    Setting("node", "driver_init_timeout", value_types.INTERVAL, 60.0, _DRIVER_INIT_TIMEOUT),
     Setting("agent", "to", value_types.URL, None, "the hub to report to", "https://hub:7070"),
     Setting(
         "agent",

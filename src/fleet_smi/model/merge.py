@@ -4,8 +4,16 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering
-from fleet_smi.model.snapshot import NOT_ANSWERING_REMEDY, Fault, FaultKind, Gpu, Host, Process
+from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering, StillReading
+from fleet_smi.model.snapshot import (
+    NOT_ANSWERING_REMEDY,
+    PERSISTENCE_REMEDY,
+    Fault,
+    FaultKind,
+    Gpu,
+    Host,
+    Process,
+)
 
 
 def all_processes(gpu: Gpu) -> Iterable[Process]:
@@ -70,6 +78,8 @@ def with_node_scoped_uuid(gpu: Gpu, node_id: str) -> Gpu:
 
 def fault_kind(error: CollectError) -> FaultKind:
     """Return the kind of the fault of `fault_from_error`."""
+    if isinstance(error, StillReading):
+        return "slow"
     if isinstance(error, NotAnswering):
         return "not_answering"
     return "mismatch" if isinstance(error, DriverMismatch) else "unreadable"
@@ -77,6 +87,13 @@ def fault_kind(error: CollectError) -> FaultKind:
 
 def fault_from_error(error: CollectError) -> Fault:
     """Return the fault that a failed reading means for each of its devices."""
+    if isinstance(error, StillReading):
+        return Fault(
+            kind="slow",
+            detail=f"driver slow: {error}",
+            remedy=PERSISTENCE_REMEDY if error.partial_result.get("no_persistence") else None,
+            since=error.since,
+        )
     if isinstance(error, NotAnswering):
         return Fault(
             kind="not_answering",

@@ -18,6 +18,9 @@ Outcome = Literal["ok", "absent", "failed"]
 NOT_REPORTED_BY = "not reported by "
 """Begins the text in `unread` of a field that another tool's report does not have; its name
 follows. Such a field is not unreadable: nobody tried to read it."""
+PERSISTENCE_REMEDY = (
+    "persistence mode is off; switch it on: systemctl enable --now nvidia-persistenced"
+)
 NOT_ANSWERING_REMEDY = "look for Xid in the kernel log (dmesg); a reboot is likely needed"
 
 

@@ -4,7 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fleet_smi.model.doctor_result import DoctorResult, DoctorStatus
-from fleet_smi.model.snapshot import NOT_ANSWERING_REMEDY, CollectorRun, Gpu, Snapshot
+from fleet_smi.model.snapshot import (
+    NOT_ANSWERING_REMEDY,
+    PERSISTENCE_REMEDY,
+    CollectorRun,
+    Gpu,
+    Snapshot,
+)
 from fleet_smi.model.verdict.readings import uncorrected_errors
 
 _SLOW_SECONDS = 1.0
@@ -60,7 +66,7 @@ def _driver_text(snapshot: Snapshot) -> str:
 
 def _remedy(run: CollectorRun) -> str | None:
     """The remedy; most failures already contain it in their detail."""
-    return NOT_ANSWERING_REMEDY if run.fault == "not_answering" else None
+    return NOT_ANSWERING_REMEDY if run.fault in ("not_answering", "slow") else None
 
 
 def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
@@ -70,11 +76,13 @@ def _speed(snapshot: Snapshot, _: dict[str, Any]) -> Iterator[DoctorResult]:
     if run.seconds < _SLOW_SECONDS:
         yield _result("nvidia.speed", "PASS", f"the driver answers in {run.seconds * 1000:.0f} ms")
     else:
+        off = any(gpu.persistence is False for gpu in snapshot.gpus)
         yield _result(
             "nvidia.speed",
             "WARN",
-            f"the driver took {run.seconds:.1f} s to answer",
-            "switch persistence mode on: systemctl enable --now nvidia-persistenced",
+            f"the driver took {run.seconds:.1f} s to answer"
+            + (", with persistence mode off" if off else ""),
+            PERSISTENCE_REMEDY if off else "look for Xid in the kernel log (dmesg)",
         )
 
 
@@ -116,8 +124,8 @@ def _persistence(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Do
     readable = [gpu for gpu in snapshot.gpus if gpu.persistence is not None]
     off = [gpu.index for gpu in readable if not gpu.persistence]
     if not readable:
-        return
-    if not off:
+        yield from _persistence_of_silent_driver(snapshot, environment)
+    elif not off:
         yield _result("nvidia.persistence", "PASS", "persistence mode is on")
     # The daemon holds the devices open, whatever the driver's own mode says.
     elif environment.get("persistence_daemon"):
@@ -127,6 +135,22 @@ def _persistence(snapshot: Snapshot, environment: dict[str, Any]) -> Iterator[Do
             "nvidia.persistence",
             "WARN",
             f"persistence mode is off on GPU {_numbers(off)}: each sample wakes the driver",
+            "systemctl enable --now nvidia-persistenced (or: nvidia-smi -pm 1)",
+        )
+
+
+def _persistence_of_silent_driver(
+    snapshot: Snapshot, environment: dict[str, Any]
+) -> Iterator[DoctorResult]:
+    """A driver that does not answer cannot say its mode: the daemon's absence can."""
+    run = _run(snapshot, "nvidia")
+    if run is None or run.fault not in ("slow", "not_answering"):
+        return
+    if not environment.get("persistence_daemon"):
+        yield _result(
+            "nvidia.persistence",
+            "WARN",
+            "no persistence daemon runs: with persistence mode off the driver starts slowly",
             "systemctl enable --now nvidia-persistenced (or: nvidia-smi -pm 1)",
         )
 

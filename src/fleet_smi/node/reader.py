@@ -1,22 +1,32 @@
-"""Reader: reads the machine through a worker, with timeouts, against hung drivers.
+"""Reader: reads the machine through a worker, with deadlines, against slow and hung drivers.
 
 A driver call that never returns sits in the kernel and cannot be interrupted; the process that
-made it cannot exit. So all reading is done by a worker, with a deadline. One that misses it is
-killed. One that cannot even be killed is left alone, and its subject is not read again while it
-lives; the other subjects are read by a new worker.
+made it cannot exit. So all reading is done by a worker. A sample waits for it only so long; a
+worker that needs longer is left at work, its subject is slow, and the other subjects are read by
+a new worker. Once it answers, it is the reader's worker again, with all that it has initialised.
+One that makes no progress until the deadline of its subject is hung; after a while it is killed
+and replaced. One that cannot even be killed is left alone, and its subject is not read again
+while it lives.
 
 All subjects of a sample are one request and one response: a sample costs one exchange, however
 many subjects it has. Meanwhile the worker reports its progress: which subject it has started,
-which devices it has found. So a slow driver is distinguished from a hung one, the culprit is
-known, and the GPUs behind a hung driver are still listed by name. A worker is a child process
-(`reader_process.py`) or, at first in an agent, a thread (`thread_reader.py`).
+what it waits for, which devices it has found. So a slow driver is distinguished from a hung one,
+the culprit is known, and the GPUs behind a hung driver are still listed by name. A worker is a
+child process (`reader_process.py`) or, at first in an agent, a thread (`thread_reader.py`).
 """
 
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering, NotPresent, ReadFailed
+from fleet_smi.errors import (
+    CollectError,
+    DriverMismatch,
+    NotAnswering,
+    NotPresent,
+    ReadFailed,
+    StillReading,
+)
 from fleet_smi.node.reader_worker import RawResults, ReadRequest
 
 _ERRORS: dict[str, type[CollectError]] = {
@@ -24,10 +34,25 @@ _ERRORS: dict[str, type[CollectError]] = {
 }
 
 _RETRY_SECONDS = 30.0
-"""How long a subject that hung is not read again."""
+"""How long a hung subject is not read again, after its deadline."""
 
 _MAX_SLOW_SECONDS = 30.0
-"""How long a worker that makes progress may take in all, beyond any other timeout."""
+"""How long a sample waits for a worker that makes progress."""
+
+_SLICE_SECONDS = 0.5
+_POLL_SECONDS = 0.005
+_TELL_AFTER_SECONDS = 1.0
+
+
+class Deadlines(NamedTuple):
+    """How long a worker may make no progress before its subject counts as hung.
+
+    `initialisation` is for a driver that is being initialised, which takes 30 s and more on a
+    machine with many GPUs and without persistence mode.
+    """
+
+    call: float = 10.0
+    initialisation: float = 60.0
 
 
 class ReadResult(NamedTuple):
@@ -38,11 +63,22 @@ class ReadResult(NamedTuple):
     seconds: float
 
 
+class SlowRead(NamedTuple):
+    """A worker that is still at work on a subject, and since when, by the clock of the machine.
+
+    `progress_at`, its last sign of progress, is by the monotonic clock.
+    """
+
+    worker: "ReaderWorker"
+    requests: list[ReadRequest]
+    since: float
+    progress_at: float
+
+
 class SubjectBackoff(NamedTuple):
-    """A subject that hung: since when, when to retry, and the worker that is stuck in it."""
+    """A subject that hung: since when, and the worker in it that could not be killed."""
 
     since: float
-    retry_at: float
     stuck_worker: "ReaderWorker | None"
 
 
@@ -71,15 +107,25 @@ class ReaderWorker(Protocol):
         """Stop it as far as possible; return whether it is gone."""
 
 
-class Reader:
-    """Reads subjects within timeouts, through as many workers as that takes."""
+WaitListener = Callable[[str | None, float], None]
+"""Receives what is waited for and the seconds so far; `None` when the waiting is over."""
 
-    def __init__(self, start_worker: Callable[[], ReaderWorker]) -> None:
+
+class Reader:
+    """Reads subjects within deadlines, through as many workers as that takes."""
+
+    def __init__(
+        self, start_worker: Callable[[], ReaderWorker], deadlines: Deadlines | None = None
+    ) -> None:
+        self.deadlines = deadlines or Deadlines()
+        self.on_wait: WaitListener | None = None
         self._start = start_worker
         self._worker: ReaderWorker | None = None
         self._prefetched: list[ReadRequest] = []
+        self._slow: dict[str, SlowRead] = {}
         self._backoff: dict[str, SubjectBackoff] = {}
         self._current_subject = ""
+        self._progress_at = 0.0
         self._partial_results: dict[str, dict[Any, Any]] = {}
 
     def preload(self, subject: str) -> None:
@@ -88,86 +134,146 @@ class Reader:
 
     def prefetch(self, requests: Sequence[ReadRequest]) -> None:
         """Send requests without waiting; `read` with the same requests takes their results."""
-        self._prefetched = [request for request in requests if not self._is_backing_off(request[0])]
+        self._prefetched = [request for request in requests if not self._is_held_back(request[0])]
         self._send(self._prefetched)
 
     def read(
-        self, requests: Sequence[ReadRequest], timeout_seconds: float, total_timeout_seconds: float
+        self,
+        requests: Sequence[ReadRequest],
+        timeout_seconds: float | None,
+        total_timeout_seconds: float | None,
     ) -> list[ReadResult]:
-        """Return one result per request, in their order; subjects that hang have an error.
+        """Return one result per request; a subject that is slow or hung does not stop the rest.
 
-        A subject hangs if it makes no progress for `timeout_seconds`, or for less after another
-        hang. After `total_timeout_seconds` no further subject is started. Slow progress is
-        awaited beyond both, for up to half a minute.
+        `timeout_seconds` is how long to wait for a worker without progress, `None` as long as the
+        deadline of its subject allows.
         """
-        results: dict[str, ReadResult] = {}
-        left = [request for request in requests if not self._is_backing_off(request[0])]
+        results = self._late_results(requests) if self._slow else {}
+        left = [
+            request
+            for request in requests
+            if request[0] not in results and not self._is_held_back(request[0])
+        ]
         if self._prefetched and self._prefetched != left:
-            self.close()  # prefetched for other requests: those results are useless
-        until = time.monotonic() + total_timeout_seconds
+            self._stop_current()  # prefetched for other requests: those results are useless
+        until = None if total_timeout_seconds is None else time.monotonic() + total_timeout_seconds
         timeout_left = timeout_seconds
-        while left and (seconds := min(timeout_left, until - time.monotonic())) > 0:
+        while left:
+            seconds = timeout_left
+            if seconds is not None and until is not None:
+                seconds = min(seconds, until - time.monotonic())
+                if seconds <= 0:
+                    break
             results |= self._exchange(left, seconds)
             left = [request for request in left if request[0] not in results]
-            # Less time for each further hang, so that several fit into one sample.
-            timeout_left = max(timeout_left / 3, 0.1)
+            if timeout_left is not None:
+                # Less time for each further hang, so that several fit into one sample.
+                timeout_left = max(timeout_left / 3, 0.1)
         return [results.get(subject) or self._skipped(subject) for subject, _ in requests]
 
     def close(self) -> None:
-        """Stop the worker, if it can be stopped."""
-        self._prefetched = []
-        self._stop_worker()
+        """Stop the workers, as far as they can be stopped."""
+        self._stop_current()
+        for slow in self._slow.values():
+            slow.worker.terminate()
+        self._slow.clear()
 
     def detach(self) -> None:
-        """Release a worker that belongs to another process: in a fork of its parent."""
-        worker, self._worker = self._worker, None
-        self._prefetched = []
-        if worker is not None:
+        """Release workers that belong to another process: in a fork of its parent."""
+        workers = [slow.worker for slow in self._slow.values()]
+        if self._worker is not None:
+            workers.append(self._worker)
+        self._worker, self._prefetched = None, []
+        self._slow.clear()
+        for worker in workers:
             worker.detach()
 
-    def _exchange(self, requests: list[ReadRequest], seconds: float) -> dict[str, ReadResult]:
-        """Return the results of all requests, or the failure of the one that stopped the worker."""
+    def _exchange(
+        self, requests: list[ReadRequest], seconds: float | None
+    ) -> dict[str, ReadResult]:
+        """Return the results of all requests, or the failure of the one that the worker is in."""
         since, worker = time.time(), self._worker
         if not self._prefetched or worker is None:
             worker = self._send(requests)
         self._prefetched = []
         try:
-            raw = self._wait(worker, seconds)
-        except (TimeoutError, EOFError) as stop:
-            subjects = [subject for subject, _ in requests]
-            # Without any progress message the first subject is the one that it is in.
-            culprit = self._current_subject if self._current_subject in subjects else subjects[0]
-            return {culprit: self._failed(culprit, stop, since, seconds)}
+            raw = self._wait(worker, requests, seconds)
+        except TimeoutError:
+            culprit, self._worker = self._culprit(requests), None
+            before = self._backoff.get(culprit)
+            self._slow[culprit] = SlowRead(
+                worker, requests, since if before is None else before.since, self._progress_at
+            )
+            return {culprit: self._unanswered(culprit)}
+        except EOFError:
+            # A crash is over, unlike a hang: no backoff, the next read starts a new worker.
+            self._stop_current()
+            error = ReadFailed("the reader process died")
+            return {self._culprit(requests): ReadResult(None, error, 0.0)}
+        return self._accept(requests, raw)
+
+    def _accept(self, requests: list[ReadRequest], raw: RawResults) -> dict[str, ReadResult]:
+        """Return what the worker answered; these subjects are sound again."""
         pairs = zip(requests, raw, strict=True)
         results = {subject: _to_result(*result) for (subject, _), result in pairs}
         for subject in results:
             self._backoff.pop(subject, None)
         if any(isinstance(result.error, DriverMismatch) for result in results.values()):
-            self.close()  # a new worker loads the new library
+            self._stop_current()  # a new worker loads the new library
         return results
 
-    def _wait(self, worker: ReaderWorker, seconds: float) -> RawResults:
-        """Wait for results while the worker makes progress within the timeout: slow is not hung."""
-        now = time.monotonic()
-        deadline, last_deadline = now + seconds, now + _MAX_SLOW_SECONDS
-        while True:
-            try:
-                # In slices, so that the progress pipe is emptied before it is full: a message that
-                # does not fit is dropped, and a slow worker would count as hung.
-                raw = worker.receive(min(deadline, time.monotonic() + seconds / 6))
-            except TimeoutError:
-                now = time.monotonic()
-                # Each sign of progress extends the deadline, up to the last one.
-                if self._process_progress(worker) and now < last_deadline:
-                    deadline = now + seconds
-                elif now >= deadline:
+    def _wait(
+        self, worker: ReaderWorker, requests: list[ReadRequest], seconds: float | None
+    ) -> RawResults:
+        """Wait for results while the worker makes progress: slow is not hung."""
+        started = self._progress_at = time.monotonic()
+        told = False
+        try:
+            while True:
+                patience = self._deadline(self._culprit(requests))
+                if seconds is not None:
+                    patience = min(seconds, patience)
+                try:
+                    # In slices, so that the progress pipe is emptied before it is full: a message
+                    # that does not fit is dropped, and a slow worker would count as hung.
+                    pause = min(patience / 6, _SLICE_SECONDS)
+                    raw = worker.receive(
+                        min(self._progress_at + patience, time.monotonic() + pause)
+                    )
+                except TimeoutError:
+                    now = time.monotonic()
+                    # A sample does not wait for ever, not even for one that makes progress.
+                    patient = seconds is None or now - started < _MAX_SLOW_SECONDS
+                    if self._process_progress(worker) and patient:
+                        self._progress_at = now
+                    elif now >= self._progress_at + patience:
+                        raise
+                    told = self._tell(self._culprit(requests), now - started) or told
+                except EOFError:
+                    self._process_progress(worker)
                     raise
-            except EOFError:
-                self._process_progress(worker)
-                raise
-            else:
-                self._process_progress(worker)
-                return raw
+                else:
+                    self._process_progress(worker)
+                    return raw
+        finally:
+            if told and self.on_wait is not None:
+                self.on_wait(None, time.monotonic() - started)
+
+    def _tell(self, subject: str, seconds: float) -> bool:
+        """Tell the listener what is waited for; return whether there was anything to tell."""
+        if self.on_wait is None or seconds < _TELL_AFTER_SECONDS:
+            return False
+        self.on_wait(self._partial_results.get(subject, {}).get("step") or subject, seconds)
+        return True
+
+    def _culprit(self, requests: list[ReadRequest]) -> str:
+        """Return the subject that the worker is in; the first one until it reports another."""
+        subjects = [subject for subject, _ in requests]
+        return self._current_subject if self._current_subject in subjects else subjects[0]
+
+    def _deadline(self, subject: str) -> float:
+        initialising = self._partial_results.get(subject, {}).get("initialising")
+        return self.deadlines.initialisation if initialising else self.deadlines.call
 
     def _process_progress(self, worker: ReaderWorker) -> bool:
         """Process progress messages; return whether there were any."""
@@ -178,37 +284,71 @@ class Reader:
                 self._partial_results.setdefault(subject, {}).update(partial_result)
         return bool(messages)
 
-    def _failed(self, subject: str, stop: Exception, since: float, seconds: float) -> ReadResult:
-        stuck = self._stop_worker()
-        # A crash is over, unlike a hang: no backoff, the next read starts a new worker.
-        if isinstance(stop, EOFError):
-            return ReadResult(None, ReadFailed("the reader process died"), 0.0)
-        before = self._backoff.get(subject)
-        retry_at = time.monotonic() + _RETRY_SECONDS
-        self._backoff[subject] = SubjectBackoff(before.since if before else since, retry_at, stuck)
-        return self._not_answering(subject, f"no answer within {seconds:.2g} s", seconds)
+    def _late_results(self, requests: Sequence[ReadRequest]) -> dict[str, ReadResult]:
+        """Return what slow workers have answered meanwhile; give up those past their deadline."""
+        results: dict[str, ReadResult] = {}
+        for subject, slow in list(self._slow.items()):
+            current, self._current_subject = self._current_subject, subject
+            if self._process_progress(slow.worker):
+                slow = slow._replace(progress_at=time.monotonic())  # noqa: PLW2901
+                self._slow[subject] = slow
+            self._current_subject = current
+            try:
+                raw = slow.worker.receive(time.monotonic() + _POLL_SECONDS)
+            except TimeoutError:
+                self._give_up_hung(subject, slow)
+            except EOFError:
+                del self._slow[subject]
+                slow.worker.terminate()
+            else:
+                # With all that it has initialised it is worth more than its substitute.
+                del self._slow[subject]
+                self._stop_current()
+                self._worker = slow.worker
+                late = self._accept(slow.requests, raw)
+                sent = dict(slow.requests)
+                results |= {
+                    name: late[name] for name, arguments in requests if sent.get(name) == arguments
+                }
+        return results
+
+    def _give_up_hung(self, subject: str, slow: SlowRead) -> None:
+        """Kill a worker some time after its deadline: until then it may still answer."""
+        deadline = self._deadline(subject)
+        hung_for = time.monotonic() - slow.progress_at - deadline
+        if hung_for < max(_RETRY_SECONDS, deadline):
+            return
+        del self._slow[subject]
+        stuck = None if slow.worker.terminate() else slow.worker
+        self._backoff[subject] = SubjectBackoff(slow.since, stuck)
+
+    def _unanswered(self, subject: str) -> ReadResult:
+        """Return the failure of a subject whose worker is still at work on it."""
+        slow = self._slow[subject]
+        waited, deadline = time.monotonic() - slow.progress_at, self._deadline(subject)
+        seconds, found = time.time() - slow.since, self._partial_results.get(subject)
+        if waited >= deadline or subject in self._backoff:
+            message = f"no answer within {deadline:.2g} s"
+            return ReadResult(None, NotAnswering(message, slow.since, found), seconds)
+        message = f"{seconds:.0f} s so far"
+        return ReadResult(None, StillReading(message, slow.since, found), seconds)
 
     def _skipped(self, subject: str) -> ReadResult:
-        hung = subject in self._backoff
-        return self._not_answering(
-            subject, "still no answer" if hung else "no time was left to read it", 0.0
-        )
-
-    def _not_answering(self, subject: str, message: str, seconds: float) -> ReadResult:
+        if subject in self._slow:
+            return self._unanswered(subject)
         backoff = self._backoff.get(subject)
+        message = "no time was left to read it" if backoff is None else "still no answer"
         since = time.time() if backoff is None else backoff.since
-        return ReadResult(
-            None, NotAnswering(message, since, self._partial_results.get(subject)), seconds
-        )
+        found = self._partial_results.get(subject)
+        return ReadResult(None, NotAnswering(message, since, found), 0.0)
 
-    def _is_backing_off(self, subject: str) -> bool:
+    def _is_held_back(self, subject: str) -> bool:
+        """Whether a worker is in this subject: a second one would only get stuck beside it."""
+        if subject in self._slow:
+            return True
         backoff = self._backoff.get(subject)
-        if backoff is None:
-            return False
-        # While a worker is stuck in the driver, a second one would only get stuck beside it.
-        return time.monotonic() < backoff.retry_at or not (
-            backoff.stuck_worker is None or backoff.stuck_worker.has_exited()
-        )
+        stuck = None if backoff is None else backoff.stuck_worker
+        return stuck is not None and not stuck.has_exited()
 
     def _send(self, requests: list[ReadRequest]) -> ReaderWorker:
         if self._worker is None:
@@ -216,10 +356,11 @@ class Reader:
         self._worker.send(requests)
         return self._worker
 
-    def _stop_worker(self) -> ReaderWorker | None:
-        """Stop the worker; return it if it cannot be killed."""
-        worker, self._worker = self._worker, None
-        return worker if worker is not None and not worker.terminate() else None
+    def _stop_current(self) -> None:
+        """Stop the worker that is not known to be slow."""
+        worker, self._worker, self._prefetched = self._worker, None, []
+        if worker is not None:
+            worker.terminate()
 
 
 def _to_result(outcome: str, value: Any, seconds: float) -> ReadResult:

@@ -16,7 +16,11 @@ _ABSENCE_CACHED_SAMPLES = 30
 
 
 class Sampler:
-    """Takes snapshots of this machine, one after the other, through one reader."""
+    """Takes snapshots of this machine, one after the other, through one reader.
+
+    A `patient` one waits for a slow driver until its deadline, as somebody who wants one answer
+    does; any other reports meanwhile that the driver is slow.
+    """
 
     def __init__(
         self,
@@ -25,6 +29,7 @@ class Sampler:
         root: str = "/",
         subjects: tuple[str, ...] = ALL_SUBJECTS,
         traffic: bool = False,
+        patient: bool = False,
         name: str | None = None,
         run_id: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -33,6 +38,7 @@ class Sampler:
         self._root = root
         self._subjects = subjects
         self._traffic = traffic
+        self._patient = patient
         self._name = name
         self._run_id = run_id
         self._labels = dict(labels or {})
@@ -48,8 +54,10 @@ class Sampler:
         self._reader.prefetch(self._requests())
 
     def sample(self, interval_seconds: float | None = None) -> Snapshot:
-        """Take one snapshot; a driver that hangs costs at most the sample's timeout."""
-        builder = SnapshotBuilder(self._reader, self._root, self._skipped, self._not_installed)
+        """Take one snapshot; returns within the timeout or the deadlines, whatever happens."""
+        builder = SnapshotBuilder(
+            self._reader, self._root, self._skipped, self._not_installed, patient=self._patient
+        )
         builder.read(self._requests())
         if "nvidia" in self._subjects:
             builder.read_nvidia_fallbacks()

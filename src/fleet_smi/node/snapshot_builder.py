@@ -26,7 +26,7 @@ from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.vendor_programs import FALLBACKS, fill_in, find_program, needs_program
 
 READ_TIMEOUT_SECONDS = 3.0
-"""How long a sample waits for a subject that makes no progress."""
+"""How long a sample waits for a subject that makes no progress, before it calls it slow."""
 
 SAMPLE_TIMEOUT_SECONDS = 4.0
 """How long a sample may take in all, unless a slow driver still makes progress."""
@@ -53,9 +53,12 @@ class SnapshotBuilder:
         root: str,
         skipped: Mapping[str, CollectorRun],
         not_installed: set[str],
+        *,
+        patient: bool = False,
     ) -> None:
         self._reader = reader
         self._root = root
+        self._patient = patient
         self._deadline = time.monotonic() + SAMPLE_TIMEOUT_SECONDS
         self._taken_at = time.time()
         self._parts: list[SnapshotPart] = []
@@ -66,8 +69,13 @@ class SnapshotBuilder:
 
     def read(self, requests: list[ReadRequest]) -> bool:
         """Read these subjects; return whether all of them succeeded."""
-        left = self._deadline - time.monotonic()
-        results = self._reader.read(requests, READ_TIMEOUT_SECONDS, max(0.1, left))
+        if self._patient:
+            results = self._reader.read(requests, None, None)
+            # The time that a slow driver took is not taken from the programs after it.
+            self._deadline = max(self._deadline, time.monotonic() + SAMPLE_TIMEOUT_SECONDS)
+        else:
+            left = self._deadline - time.monotonic()
+            results = self._reader.read(requests, READ_TIMEOUT_SECONDS, max(0.1, left))
         for (name, _), result in zip(requests, results, strict=True):
             self._add_result(name, result)
         return not any(name in self._failures for name, _ in requests)
@@ -206,14 +214,14 @@ class SnapshotBuilder:
     def _record_run(
         self, name: str, outcome: Outcome, seconds: float, error: CollectError | None = None
     ) -> None:
-        driver_hangs = isinstance(error, NotAnswering) and name in _DRIVERS
+        prefix = ""
+        if isinstance(error, NotAnswering) and name in _DRIVERS:
+            prefix = "driver slow: " if fault_kind(error) == "slow" else "driver not answering: "
         self._runs[name] = CollectorRun(
             name=name,
             outcome=outcome,
             seconds=round(seconds, 6),
-            detail=""
-            if error is None
-            else f"{'driver not answering: ' if driver_hangs else ''}{error}",
+            detail="" if error is None else f"{prefix}{error}",
             fault=None if error is None or outcome == "absent" else fault_kind(error),
         )
 

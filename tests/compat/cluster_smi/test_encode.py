@@ -200,6 +200,7 @@ CARDS = st.builds(
     temperature_celsius=st.none() | st.integers(1, 110),
     fan_percent=st.none() | st.integers(1, 100),
     power_watts=st.none() | st.integers(1, 1000),
+    reported_by=st.just("cluster-smi"),
     processes=st.lists(PEOPLE, max_size=3).map(tuple),
 )
 

@@ -3,7 +3,9 @@
 Case 30 needs no driver: a lease is made in the hub.
 """
 
+import re
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.verdict.judge import Lease, Thresholds, judge
 from fleet_smi.model.verdict.window import add_sample
+from fleet_smi.node.reader import Deadlines
 from fleet_smi.terminal.view.holder import holder_variants
 from sim.build import find_compiler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
@@ -209,9 +212,29 @@ def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: Simulat
     write_nvidia_kernel_files(machine.root, "0000:10:00.0", "0000:11:00.0")
     hung = SimGpu(faults={"PowerUsage": "never"})
     machine.set_scenario(Scenario(gpus=[SimGpu(), hung]))
+    machine.deadlines = Deadlines(call=8.0, initialisation=60.0)
     gpus = machine.poll().nodes[0].gpus
     assert [gpu.verdict.state for gpu in gpus] == ["broken", "broken"]
-    assert "driver not answering" in gpus[0].verdict.reason
+    assert re.match(r"driver slow: \d+ s so far", gpus[0].verdict.reason)
+
+    # By the real clock: since when it has not answered is.
+    def passed() -> float:
+        return time.time() - machine.start + 1
+
+    wait_until(lambda: not machine.verdict(passed()).reason.startswith("driver slow"))
+    assert re.match(r"driver not answering since \d\d:\d\d: ", machine.verdict(passed()).reason)
+    machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu()]))
+    wait_until(lambda: machine.verdict(passed()).state == "free")
+
+
+def test_case_20_persistence_mode_is_named_where_the_initialisation_is_slow(
+    machine: SimulatedMachine,
+) -> None:
+    write_nvidia_kernel_files(machine.root, "0000:10:00.0")
+    machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "slow=8000"}))
+    reason = machine.verdict().reason
+    assert re.match(r"driver slow: \d+ s so far: persistence mode is off", reason)
+    wait_until(lambda: machine.verdict().state == "free")
 
 
 def test_case_21_a_driver_that_does_not_match_its_library_is_unknown(
@@ -397,7 +420,7 @@ def test_cases_35_to_37_desktops_and_services_are_nobodys_work(
         kinds = ("compute", "graphics")
         return [SimProcess(pid=window, kind=kind, memory=memory) for kind in kinds]
 
-    card = {"memory_total": 24 * GIB, "util_gpu": 2}
+    card: dict[str, Any] = {"memory_total": 24 * GIB, "util_gpu": 2}
     machine.set_scenario(
         Scenario(
             gpus=[

@@ -1,8 +1,10 @@
 """Verdict cases that depend on the device, its node or a lease, by their numbers."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.snapshot import Fault, Gpu, Instance
@@ -31,7 +33,18 @@ def test_case_19_uncorrectable_errors_break_a_gpu_whatever_runs_on_it() -> None:
 def test_case_20_a_driver_that_does_not_answer_breaks_its_gpus() -> None:
     hung = Fault(kind="not_answering", detail="no answer in 5 s", since=NOON - 4 * MINUTE)
     card = gpu(fault=hung, processes=None)
-    assert state_and_reason(judge_once(card)) == ("broken", "driver not answering for 4 min")
+    at = datetime.fromtimestamp(NOON - 4 * MINUTE).astimezone()
+    reason = f"driver not answering since {at:%H:%M}"
+    assert state_and_reason(judge_once(card)) == ("broken", reason)
+    days = replace(hung, since=NOON - 50 * HOUR)
+    assert f"{datetime.fromtimestamp(NOON - 50 * HOUR).astimezone():%Y-%m-%d %H:%M}" in (
+        judge_once(gpu(fault=days)).reason
+    )
+
+
+def test_case_20_a_driver_within_its_deadline_is_slow() -> None:
+    slow = Fault(kind="slow", detail="driver slow: 12 s so far", since=NOON - 12)
+    assert state_and_reason(judge_once(gpu(fault=slow))) == ("broken", "driver slow: 12 s so far")
 
 
 def test_case_20_without_a_time_the_detail_is_the_reason() -> None:
@@ -47,7 +60,8 @@ def test_case_21_a_driver_and_library_that_do_not_match_leave_it_unknown() -> No
 
 def test_case_22_a_gpu_that_is_gone_is_broken() -> None:
     card = gpu(fault=Fault(kind="missing", detail="", since=NOON - 4 * MINUTE))
-    assert state_and_reason(judge_once(card)) == ("broken", "missing for 4 min")
+    at = datetime.fromtimestamp(NOON - 4 * MINUTE).astimezone()
+    assert state_and_reason(judge_once(card)) == ("broken", f"missing since {at:%H:%M}")
 
 
 def test_case_23_a_silent_node_is_never_free() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fleet_smi.cli.join_token import add_join_arguments, clear_join_variable, take_join_token
 from fleet_smi.errors import UsageError
 from fleet_smi.node.outlets import OUTLETS, OutletOptions, build_outlets
-from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader import Deadlines, Reader
 from fleet_smi.node.thread_reader import thread_then_process
 
 if TYPE_CHECKING:
@@ -95,12 +95,15 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
 
     settings = config.load(flags=_flags(args))
     clear_join_variable()
+    node = settings.node
+    reader.deadlines = Deadlines(node.driver_timeout, node.driver_init_timeout)
     sampler = Sampler(
         reader,
-        root=settings.node.root,
-        name=settings.node.name,
+        root=node.root,
+        patient=args.once,
+        name=node.name,
         run_id=os.urandom(8).hex(),
-        labels=settings.node.labels,
+        labels=node.labels,
     )
     sampler.prefetch()
     _log_to_stderr()
@@ -110,7 +113,7 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
         sampler,
         outlets,
         interval_seconds=settings.agent.interval,
-        command_visibility=settings.node.commands,
+        command_visibility=node.commands,
     )
 
 

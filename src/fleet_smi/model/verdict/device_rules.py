@@ -23,7 +23,8 @@ def fault(inputs: VerdictInput) -> RuleResult | None:
     if its_fault is None:
         return None
     state: State = "unknown" if its_fault.kind in _UNKNOWN_FAULTS else "broken"
-    return RuleResult(state, reasons.describe_fault(its_fault, _fault_seconds(inputs)))
+    reason = reasons.describe_fault(its_fault, _fault_since(inputs), inputs.now)
+    return RuleResult(state, reason)
 
 
 def uncorrected_memory_errors(inputs: VerdictInput) -> RuleResult | None:
@@ -51,9 +52,9 @@ def asleep(inputs: VerdictInput) -> RuleResult | None:
     return None
 
 
-def _fault_seconds(inputs: VerdictInput) -> float | None:
+def _fault_since(inputs: VerdictInput) -> float | None:
     if inputs.gpu.fault is None or inputs.gpu.fault.since is None:
         return None
     # The fault is timed by the node's clock, `now` by the receiver's.
     since = inputs.gpu.fault.since + inputs.window.skew
-    return inputs.now - since if 0 <= since <= inputs.now else None
+    return since if 0 <= since <= inputs.now else None

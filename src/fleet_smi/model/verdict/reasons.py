@@ -15,17 +15,19 @@ NO_MIG_INSTANCE = (
 )
 _ONE_SAMPLE = " (one sample)"
 _MAX_NAMES = 3
+_DAY_SECONDS = 86_400.0
 
 _FAULTS: dict[FaultKind, str] = {
     "lost": "lost: the driver no longer reaches it",
     "needs_reset": "it must be reset before it can be used",
+    "slow": "driver slow",
     "not_answering": "driver not answering",
     "mismatch": "the driver and its library do not match",
     "missing": "missing",
     "unreadable": "it could not be read",
 }
-# How long these have lasted tells more than the detail of the last failure.
-_WITH_DURATION: tuple[FaultKind, ...] = ("not_answering", "missing")
+# Since when these have lasted tells more than the detail of the last failure.
+_WITH_TIME: tuple[FaultKind, ...] = ("not_answering", "missing")
 
 
 def mark_single_sample(reason: str, samples: int) -> str:
@@ -70,12 +72,21 @@ def format_used_memory(gpu: Gpu | Instance) -> str:
     return "its memory" if used is None else format_size(used)
 
 
-def describe_fault(fault: Fault, seconds: float | None) -> str:
-    """Say what is wrong, in the driver's own text where there is one, how long, and the remedy."""
+def describe_fault(fault: Fault, since: float | None, now: float) -> str:
+    """Say what is wrong, by the driver's own text where it has one, since when, and the remedy."""
     text = fault.detail.strip() or _FAULTS[fault.kind]
-    if seconds is not None and fault.kind in _WITH_DURATION:
-        text = f"{_FAULTS[fault.kind]} for {format_duration(seconds)}"
+    if since is not None and fault.kind in _WITH_TIME:
+        text = f"{_FAULTS[fault.kind]} since {_format_clock(since, now)}"
     return f"{text}: {fault.remedy}" if fault.remedy else text
+
+
+def _format_clock(at: float, now: float) -> str:
+    """Format a time by the clock of this machine: "14:02", with the date if it is a day ago."""
+    # Imported here: a command that finds no fault does not pay for it.
+    from datetime import datetime
+
+    moment = datetime.fromtimestamp(at).astimezone()
+    return f"{moment:%H:%M}" if now - at < _DAY_SECONDS else f"{moment:%Y-%m-%d %H:%M}"
 
 
 def describe_allocation(scheduler: str, holder: str, job: str | None, unused: float) -> str:

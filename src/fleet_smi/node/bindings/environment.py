@@ -4,6 +4,8 @@ import os
 import sys
 from typing import Any
 
+from fleet_smi.node.bindings import nvidia_kernel
+
 
 def read(root: str = "/") -> dict[str, Any]:
     """Return facts for `doctor`; `hidepid` is `None` if unknown.
@@ -14,7 +16,7 @@ def read(root: str = "/") -> dict[str, Any]:
         "python": sys.version.split()[0],
         "user": os.geteuid(),
         "devices": _devices(root),
-        "persistence_daemon": os.path.exists(os.path.join(root, "run/nvidia-persistenced")),
+        "persistence_daemon": nvidia_kernel.has_persistence_daemon(root),
         "hidepid": _hidepid(root),
         "in_container": _in_container(root),
     }

@@ -28,6 +28,11 @@ def list_devices(root: str = "/") -> list[dict[str, Any]]:
     return [_device(root, folder, address) for address in addresses]
 
 
+def has_persistence_daemon(root: str) -> bool:
+    """Whether NVIDIA's daemon keeps the devices open, so that they stay initialised."""
+    return os.path.exists(os.path.join(root, "run/nvidia-persistenced"))
+
+
 def is_suspended(root: str, address: str) -> bool:
     """Whether the device sleeps, so that touching it would wake it."""
     path = f"sys/bus/pci/devices/{address.lower()}/power/runtime_status"

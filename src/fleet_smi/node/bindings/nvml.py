@@ -57,9 +57,16 @@ def _read_identity(handle: Any, device: dict[str, Any], fields: tuple[str, ...])
             device["errors"][field] = pynvml.NVML_ERROR_UNKNOWN
 
 
-def _run_queries(handle: Any, queries: tuple[NvmlQuery, ...], device: dict[str, Any]) -> None:
+def _run_queries(
+    handle: Any,
+    queries: tuple[NvmlQuery, ...],
+    device: dict[str, Any],
+    report_progress: Callable[[], None],
+) -> None:
     values, errors = device["values"], device["errors"]
     for query in queries:
+        # Before each call: on a slow driver one call may take as long as all should.
+        report_progress()
         if code := query.execute(handle):
             errors[query.field] = code
         else:
@@ -99,7 +106,12 @@ class NvmlSession:
             self._start()
 
     def _start(self) -> None:
+        no_persistence = not nvidia_kernel.has_persistence_daemon(self._root)
+        hint = "; without persistence mode that can take 30 s and more" if no_persistence else ""
+        step = f"the NVIDIA driver is being initialised{hint}"
+        self._on_progress({"initialising": True, "step": step, "no_persistence": no_persistence})
         initialize(self._root)
+        self._on_progress({"initialising": False, "step": "the NVIDIA driver"})
         self._initialized = True
         self._versions = read_versions()
         self._process_lists = ProcessListReader(self._versions.get("driver") or "")
@@ -162,10 +174,10 @@ class NvmlSession:
         handle = self._identify(index, get_handle, key, device)
         if handle is None:
             return device
-        _run_queries(handle, self._state_queries, device)
+        _run_queries(handle, self._state_queries, device, self._report_progress)
         self._read_slow_changing(handle, device)
         if traffic:
-            _run_queries(handle, self._throughput_queries, device)
+            _run_queries(handle, self._throughput_queries, device, self._report_progress)
         # A lost device fails every further call as well.
         if not any(code in LOST_ERRORS for code in device["errors"].values()):
             device["processes"] = self._process_lists.read(handle, index)
@@ -184,13 +196,18 @@ class NvmlSession:
             handle, identity = self._handles[index]
             device["values"].update(identity)
             return handle
+        # The first handle of a device initialises it: without persistence mode that takes seconds.
+        step = f"the NVIDIA driver opens GPU {index}"
+        self._on_progress({"initialising": True, "step": step})
         try:
             handle = get_handle(key)
         except pynvml.NVMLError as error:
+            self._on_progress({"initialising": False, "step": "the NVIDIA driver"})
             device["errors"]["handle"] = error.value
             return None
         _read_identity(handle, device, ("uuid", "name", "pci", "addressing"))
-        _run_queries(handle, self._identity_queries, device)
+        self._on_progress({"initialising": False, "step": f"the NVIDIA driver reads GPU {index}"})
+        _run_queries(handle, self._identity_queries, device, self._report_progress)
         # Without its UUID the identity is not cached, but read again at the next sample.
         if "uuid" in device["values"]:
             self._handles[index] = (handle, dict(device["values"]))
@@ -205,7 +222,7 @@ class NvmlSession:
         read_at, cached = self._slow_changing_cache.get(index, (0.0, {}))
         if not cached or now - read_at >= _SLOW_CHANGING_SECONDS:
             cached = _empty_device(index)
-            _run_queries(handle, self._slow_changing_queries, cached)
+            _run_queries(handle, self._slow_changing_queries, cached, self._report_progress)
             # An error that may pass is not cached: it is tried again at the next sample.
             cacheable = all(code in _PERMANENT_ERRORS for code in cached["errors"].values())
             self._slow_changing_cache[index] = (now, cached if cacheable else {})
@@ -236,7 +253,7 @@ class NvmlSession:
                 continue  # an unused slot of a partly divided GPU
             part = _empty_device(index)
             _read_identity(instance, part, ("uuid", "name"))
-            _run_queries(instance, self._instance_queries, part)
+            _run_queries(instance, self._instance_queries, part, self._report_progress)
             part["processes"] = self._process_lists.read(instance, None)
             found.append(part)
         return found
