@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fleet_smi.errors import NotAnswering, NotPresent, ReadFailed
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Snapshot
@@ -154,7 +155,9 @@ def test_the_command_shows_the_gpus_of_the_program(folder: Path) -> None:
         ([], ReadFailed("denied"), True),
         ([], NotAnswering("hung"), False),
         ([KERNEL_GPU], None, True),
-        ([PROGRAM_GPU], None, False),
+        ([PROGRAM_GPU], None, True),  # without its memory
+        ([replace(PROGRAM_GPU, memory_used_bytes=0)], None, False),
+        ([replace(PROGRAM_GPU, memory_shared=True)], None, False),
         ([Gpu(uuid="a", index=0, vendor="amd", asleep=True), KERNEL_GPU], None, False),
         (
             [Gpu(uuid="a", index=0, vendor="amd", fault=Fault(kind="lost", detail=""))],

@@ -44,7 +44,10 @@ def needs_program(gpus: Sequence[Gpu], error: CollectError | None) -> bool:
     if any(gpu.asleep or gpu.fault is not None for gpu in gpus):
         return False
     # All, not any: one GPU with figures shows that the files can be read.
-    return all(gpu.busy_percent is None and gpu.memory_used_bytes is None for gpu in gpus)
+    return all(
+        gpu.memory_used_bytes is None and (gpu.busy_percent is None or not gpu.memory_shared)
+        for gpu in gpus
+    )
 
 
 def fill_in(gpus: Sequence[Gpu], from_program: Sequence[Gpu]) -> tuple[Gpu, ...]:

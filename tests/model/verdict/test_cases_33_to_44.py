@@ -212,22 +212,32 @@ def test_case_43_utilisation_alone_can_free_a_card_of_another_vendor(vendor: Any
     card = gpu(vendor=vendor, memory_used_bytes=None, processes=None, busy_percent=0.0)
     assert state_and_reason(judge_after(MINUTE, card)) == (
         "free",
-        "idle; neither processes nor memory readable",
+        "idle; processes not readable, memory not readable",
     )
     listed = replace(card, processes=())
     assert state_and_reason(judge_after(MINUTE, listed)) == (
         "free",
         "nobody on it; idle, memory not readable",
     )
+    shared = replace(card, memory_shared=True, memory_used_bytes=3 * GIB)
+    assert state_and_reason(judge_after(MINUTE, shared)) == (
+        "free",
+        "idle; processes not readable, memory shared with the host",
+    )
     assert judge_after(MINUTE, replace(card, busy_percent=None)).state == "unknown"
     assert judge_after(MINUTE, replace(card, busy_percent=60.0)).state == "busy"
 
 
 def test_case_44_the_report_of_an_older_tool_is_judged_by_the_window() -> None:
-    told = gpu(reported_by="nvgpu", memory_used_bytes=None, memory_total_bytes=None)
+    told = gpu(
+        reported_by="nvgpu",
+        memory_used_bytes=None,
+        memory_total_bytes=None,
+        unread={"memory_used_bytes": "not reported by nvgpu"},
+    )
     assert state_and_reason(judge_after(HOUR, told)) == (
         "free",
-        "nobody on it; idle, memory not reported (as reported by nvgpu)",
+        "no process and no load, as reported by nvgpu, which does not report memory",
     )
     bob = process(user="bob", gpu_memory_bytes=None)
     assert state_and_reason(judge_after(HOUR, replace(told, processes=(bob,)))) == (

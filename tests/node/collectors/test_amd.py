@@ -8,6 +8,7 @@ from fleet_smi.model.range_check import RANGES
 from fleet_smi.model.snapshot import Gpu
 from tests.node.collectors.amd_files import read_gpu, read_gpus
 from tests.node.file_trees import Content, drm_card, write_tree
+from tests.verdicts import judge_once
 
 
 def test_a_card_with_nothing_readable_is_listed_with_nothing_known(tmp_path: Path) -> None:
@@ -167,3 +168,14 @@ def test_a_processors_gpu_has_what_was_set_aside_and_what_it_may_take(tmp_path: 
     assert gpu.memory_used_bytes == 500000000 + 3946811392
     assert gpu.memory_total_bytes == 536870912 + 16441004032
     assert gpu.memory_shared
+
+
+def test_an_idle_gpu_of_a_processor_is_free_though_its_clients_may_not_be_seen(
+    tmp_path: Path,
+) -> None:
+    files: dict[str, Content] = {**MEMORY, "hwmon/hwmon6/in1_label": "vddnb\n"}
+    gpu = read_gpu(tmp_path, files | {"gpu_busy_percent": "0\n"})
+    assert gpu.processes is None
+    verdict = judge_once(gpu)
+    assert verdict.state == "free"
+    assert verdict.reason.startswith("idle; processes not readable, memory shared with the host")

@@ -20,12 +20,14 @@ from tests.node.file_trees import (
     link_capture,
     write_tree,
 )
+from tests.verdicts import judge_once
 
 ARC = "8086:56A5"
 
 
 def gpus(root: str, at: float = 0.0) -> tuple[Gpu, ...]:
-    return IntelCollector().parse(intel_gpu.read(root, clock=lambda: at)).gpus
+    raw = intel_gpu.read(root, clock=lambda: at, sleep=lambda _: None)
+    return IntelCollector().parse(raw).gpus
 
 
 def only(tmp_path: Path, files: dict[str, Content], driver: str = "xe", **extra: Any) -> Gpu:
@@ -56,6 +58,62 @@ def test_power_is_what_was_drawn_between_two_readings(tmp_path: Path) -> None:
     write_tree(tmp_path, {counter: "25717161804\n"})
     (second,) = gpus(root, at=102.0)
     assert (first.power_watts, second.power_watts) == (None, 40.0)
+
+
+@pytest.mark.parametrize(
+    "driver, name",
+    [
+        ("xe", "device/tile0/gt0/gtidle/idle_residency_ms"),
+        ("i915", "gt/gt0/rc6_residency_ms"),
+        ("i915", "power/rc6_residency_ms"),
+    ],
+)
+def test_utilisation_is_what_was_not_idle_between_two_looks(
+    tmp_path: Path, driver: str, name: str
+) -> None:
+    counter = f"sys/class/drm/card1/{name}"
+    root = write_tree(tmp_path, drm_card(driver, ARC) | {counter: "848095\n"})
+    (first,) = gpus(root, at=100.0)
+    assert first.busy_percent is None
+    for now, at, busy in (
+        ("850095", 102.0, 0.0),
+        ("850595", 104.0, 75.0),
+        ("850600", 104.01, None),
+    ):
+        write_tree(tmp_path, {counter: f"{now}\n"})
+        (gpu,) = gpus(root, at=at)
+        assert gpu.busy_percent == busy
+    write_tree(tmp_path, {counter: "12\n"})
+    assert gpus(root, at=106.0)[0].busy_percent is None  # the driver was loaded again
+
+
+def test_the_busiest_part_of_a_card_is_its_utilisation(tmp_path: Path) -> None:
+    folder = "sys/class/drm/card1/device/tile0"
+    names = [f"{folder}/gt{number}/gtidle/idle_residency_ms" for number in (0, 1)]
+    root = write_tree(tmp_path, drm_card("xe", ARC) | dict.fromkeys(names, "1000\n"))
+    gpus(root, at=0.0)
+    write_tree(tmp_path, {names[0]: "3000\n", names[1]: "1500\n"})
+    assert gpus(root, at=2.0)[0].busy_percent == 75.0
+
+
+def test_the_first_read_looks_twice(tmp_path: Path) -> None:
+    counter = "sys/class/drm/card1/device/tile0/gt0/gtidle/idle_residency_ms"
+    root = write_tree(tmp_path, drm_card("xe", ARC) | {counter: "1000\n"})
+    now = [50.0]
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+        write_tree(tmp_path, {counter: f"{1000 + round(500 * seconds)}\n"})
+
+    raw = intel_gpu.read(root, clock=lambda: now[0], sleep=wait)
+    (gpu,) = IntelCollector().parse(raw).gpus
+    assert gpu.busy_percent == pytest.approx(50.0)
+    # With nobody listed and nothing done, a discrete card is free.
+    write_tree(tmp_path, {counter: "999999\n"})
+    raw = intel_gpu.read(root, clock=lambda: now[0] + 100, sleep=wait)
+    (idle,) = IntelCollector().parse(raw).gpus
+    assert (idle.busy_percent, idle.processes) == (0.0, None)
+    assert judge_once(idle).state == "free"
 
 
 def test_a_card_counter_that_stays_at_zero_gives_way_to_the_packages(tmp_path: Path) -> None:

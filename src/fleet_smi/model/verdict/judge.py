@@ -91,7 +91,7 @@ def decide(inputs: VerdictInput, previous: Verdict | None) -> Verdict:
     """Make a verdict from the first rule that applies, leaving silence and leases aside."""
     result = apply_rules(inputs)
     reason = result.reason
-    if inputs.gpu.reported_by is not None:
+    if inputs.gpu.reported_by is not None and "as reported by" not in reason:
         reason = f"{reason} (as reported by {inputs.gpu.reported_by})"
     same = previous is not None and previous.state == result.state
     return Verdict(

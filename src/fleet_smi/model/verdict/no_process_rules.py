@@ -54,9 +54,11 @@ def unreadable_list(inputs: VerdictInput) -> RuleResult:
     """`free` only where both memory and utilisation were read and are low."""
     if inputs.window.level == "unknown":
         if inputs.gpu.vendor != "nvidia" and _idle_without_memory(inputs):
-            reason = "idle; neither processes nor memory readable"
+            reason = f"idle; processes not readable, {_memory_text(inputs)}"
             return RuleResult("free", reasons.mark_single_sample(reason, inputs.window.samples))
-        return RuleResult("unknown", "neither processes nor memory readable: cannot tell")
+        # The table shows the host's memory: it was read, and says nothing.
+        what = "utilisation" if inputs.gpu.memory_shared else "memory"
+        return RuleResult("unknown", f"neither processes nor {what} readable: cannot tell")
     if not inputs.measured:
         return RuleResult("unknown", "neither processes nor utilisation readable: cannot tell")
     return RuleResult("free", f"{_unlisted(inputs)}; memory and utilisation show no use")
@@ -67,6 +69,11 @@ def _unlisted(inputs: VerdictInput) -> str:
     return "not visible from here" if inputs.gpu.processes_hidden else "processes not readable"
 
 
+def _memory_text(inputs: VerdictInput) -> str:
+    """Why the memory in use says nothing; a reason must not contradict the table beside it."""
+    return "memory shared with the host" if inputs.gpu.memory_shared else "memory not readable"
+
+
 def _idle_without_memory(inputs: VerdictInput) -> bool:
     """Whether utilisation alone shows that nobody uses a card whose memory cannot be read.
 
@@ -75,7 +82,9 @@ def _idle_without_memory(inputs: VerdictInput) -> bool:
     window = inputs.window
     if inputs.gpu.vendor == "nvidia" or window.measured_at is None:
         return False
-    return window.idle_from is not None
+    # One sample over a moment is less exact than a window.
+    few = window.samples == 1 and (window.load or 0.0) < inputs.thresholds.noise_percent
+    return few or window.idle_from is not None
 
 
 def _without_memory(inputs: VerdictInput) -> RuleResult:
@@ -86,7 +95,7 @@ def _without_memory(inputs: VerdictInput) -> RuleResult:
         reason = f"no process and no load, as reported by {tool}, which does not report memory"
         return RuleResult("free", reasons.mark_single_sample(reason, inputs.window.samples))
     if _idle_without_memory(inputs):
-        reason = "nobody on it; idle, memory not readable"
+        reason = f"nobody on it; idle, {_memory_text(inputs)}"
         return RuleResult("free", reasons.mark_single_sample(reason, inputs.window.samples))
     return RuleResult("unknown", "memory not readable: cannot tell")
 

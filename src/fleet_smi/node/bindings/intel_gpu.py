@@ -18,21 +18,85 @@ _ENERGY = re.compile(r"energy[0-9]{1,2}_input", re.ASCII)
 _MEMORY = ("lmem_total_bytes", "lmem_avail_bytes")
 _TILE_MEMORY = "physical_vram_size_bytes"
 
+_TILE = re.compile(r"tile[0-9]", re.ASCII)
+_GT = re.compile(r"\bgt[0-9]$", re.ASCII)
+# Long enough for a load in percent from counters of milliseconds.
+_FIRST_LOOK_SECONDS = 0.1
+
 _energy: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
 """(root, card) -> the energy counters of the last read: power is the difference of two."""
 
 
-def read(root: str = "/", clock: Callable[[], float] = time.monotonic) -> dict[str, Any]:
+_idle: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
+"""(root, card) -> the idle counters of the last read: utilisation is the difference of two."""
+
+
+def read(
+    root: str = "/",
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
     """Read every card of the drivers `xe` and `i915`; raise `NotPresent` if there is none."""
-    cards = [_card(*card) for card in drm.iter_cards(root, tuple(_FREQUENCIES))]
-    if not cards:
+    found = list(drm.iter_cards(root, tuple(_FREQUENCIES)))
+    if not found:
         raise NotPresent("no Intel GPU with the xe or i915 driver")
-    for card in cards:
-        card["energy_before"] = _energy_before((root, card["card"]), card["hwmon"], clock())
+    _look_once(root, found, clock, sleep)
+    cards = [_card(*card) for card in found]
+    for card, (_, folder, device) in zip(cards, found, strict=True):
+        key = (root, card["card"])
+        card["energy_before"] = _energy_before(key, card["hwmon"], clock())
+        card["idle"], card["idle_before"] = _idle_counters(key, card, folder, device, clock)
     nodes = {n: c["pci"] for c in cards if c["pci"] and not c["asleep"] for n in c["nodes"]}
     clients = drm_clients.read_clients(root, nodes)
     pids = [entry["pid"] for entry in clients["clients"]]
     return {"cards": cards, "drm": clients, "pids": pids}
+
+
+def _look_once(
+    root: str,
+    found: list[tuple[dict[str, Any], drm.SysfsFolder, drm.SysfsFolder]],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    """Read the idle counters of cards that were not read before, so that one read gives a load."""
+    new = [card for card in found if (root, card[0]["card"]) not in _idle]
+    seen = [
+        _idle_counters((root, identity["card"]), identity, folder, device, clock)[0]
+        for identity, folder, device in new
+    ]
+    if any(seen):
+        sleep(_FIRST_LOOK_SECONDS)
+
+
+def _idle_counters(
+    key: tuple[str, str],
+    identity: dict[str, Any],
+    card: drm.SysfsFolder,
+    device: drm.SysfsFolder,
+    clock: Callable[[], float],
+) -> tuple[dict[str, str], dict[str, Any] | None]:
+    """Return the milliseconds that each GT was idle, now and at the last read."""
+    # Forgotten while it sleeps: the mean over a sleep would mislead, and a read would wake it.
+    before = _idle.pop(key, None)
+    if identity["asleep"]:
+        return {}, None
+    counters = _xe_idle(device) if identity["driver"] == "xe" else _i915_idle(card)
+    now = clock()
+    if counters:
+        _idle[key] = (now, counters)
+    return counters, {"seconds": now - before[0], "counters": before[1]} if before else None
+
+
+def _xe_idle(device: drm.SysfsFolder) -> dict[str, str]:
+    tiles = [name for name in device.list_names() if _TILE.fullmatch(name)]
+    gts = [f"{tile}/{name}" for tile in tiles for name in device.list_names(tile)]
+    return device.read_texts(f"{gt}/gtidle/idle_residency_ms" for gt in gts if _GT.search(gt))
+
+
+def _i915_idle(card: drm.SysfsFolder) -> dict[str, str]:
+    gts = [f"gt/{name}/rc6_residency_ms" for name in card.list_names("gt") if _GT.search(name)]
+    # Older kernels have the counter of the only GT in the card's own folder.
+    return card.read_texts(gts) or card.read_texts(("power/rc6_residency_ms",))
 
 
 def _card(
@@ -68,7 +132,7 @@ def _gt_i915(card: drm.SysfsFolder) -> dict[str, dict[str, str]]:
 
 
 def _tile_memory(device: drm.SysfsFolder) -> dict[str, str]:
-    tiles = [name for name in device.list_names() if re.fullmatch(r"tile[0-9]", name, re.ASCII)]
+    tiles = [name for name in device.list_names() if _TILE.fullmatch(name)]
     return device.read_texts(f"{tile}/{_TILE_MEMORY}" for tile in tiles)
 
 

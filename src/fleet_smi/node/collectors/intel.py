@@ -72,6 +72,7 @@ def _figures(card: dict[str, Any], unread: dict[str, str]) -> drm.GpuFields:
     total, used = _memory(card["memory"])
     fields = check_fields(
         {
+            "busy_percent": _busy(card["idle"], card["idle_before"]),
             "memory_total_bytes": total,
             "memory_used_bytes": used,
             "power_watts": _power(hwmon, card["energy_before"]),
@@ -110,6 +111,21 @@ def _power(hwmon: dict[str, str], before: dict[str, Any] | None) -> float | None
         if now and then is not None and now >= then:
             return float((now - then) / drm.MICRO / before["seconds"])
     return None
+
+
+def _busy(idle: dict[str, str], before: dict[str, Any] | None) -> float | None:
+    """Return the share of time since the last reading in which the busiest GT was not idle."""
+    if before is None or before["seconds"] < _MIN_POWER_SECONDS:
+        return None
+    loads = []
+    for name, text in idle.items():
+        now, then = drm.parse_int(text), drm.parse_int(before["counters"].get(name))
+        # A counter that went back was reset, or has overflowed.
+        if now is not None and then is not None and now >= then:
+            share = (now - then) / 1000 / before["seconds"]
+            # The counter is updated at other times than the clock: it may seem to run ahead.
+            loads.append(100.0 * (1 - min(1.0, share)))
+    return max(loads, default=None)
 
 
 def _energy(hwmon: dict[str, str]) -> float | None:
