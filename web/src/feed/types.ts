@@ -22,7 +22,7 @@ export interface CollectorRun {
   outcome: "absent" | "failed" | "ok";
   seconds: number;
   detail: string;
-  fault: "lost" | "mismatch" | "missing" | "needs_reset" | "not_answering" | "unreadable" | null;
+  fault: "lost" | "mismatch" | "missing" | "needs_reset" | "not_answering" | "slow" | "unreadable" | null;
 }
 
 export interface ErrorBody {
@@ -43,7 +43,7 @@ export interface Event {
 }
 
 export interface Fault {
-  kind: "lost" | "mismatch" | "missing" | "needs_reset" | "not_answering" | "unreadable";
+  kind: "lost" | "mismatch" | "missing" | "needs_reset" | "not_answering" | "slow" | "unreadable";
   detail: string;
   remedy: string | null;
   since: number | null;
@@ -139,6 +139,7 @@ export interface Host {
   load_15_minutes: number | null;
   memory_used_bytes: number | null;
   memory_total_bytes: number | null;
+  pid_namespace: boolean | null;
 }
 
 export interface IdentityProof {
@@ -213,6 +214,8 @@ export interface JudgedGpu {
   throttle_reasons: string[] | null;
   ecc_corrected: number | null;
   ecc_uncorrected: number | null;
+  ecc_contained: boolean | null;
+  reset_pending: string | null;
   pcie_generation: number | null;
   pcie_generation_max: number | null;
   pcie_width: number | null;
@@ -228,6 +231,8 @@ export interface JudgedGpu {
   instances: JudgedInstance[];
   processes: Process[] | null;
   more_processes: number;
+  processes_hidden: boolean;
+  reported_by: string | null;
   fault: Fault | null;
   unread: Record<string, string>;
   verdict: Verdict;
@@ -289,8 +294,10 @@ export interface NodeView {
 }
 
 export interface Note {
-  kind: "hidden" | "shared" | "stalled" | "unaccounted";
+  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted";
   words: string;
+  user: string | null;
+  idle_seconds: number | null;
 }
 
 export interface Occupancies {
@@ -531,5 +538,5 @@ export interface VerdictPayload {
   was: string | null;
   users: string[] | null;
   idle_since: number | null;
-  notes: ("hidden" | "shared" | "stalled" | "unaccounted")[];
+  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted")[];
 }
