@@ -21,7 +21,7 @@ class Slow(InMemoryHistory):
 
     done = 0
 
-    def is_done(self, number: int) -> bool:
+    def is_written(self, number: int) -> bool:
         return number <= self.done
 
 

@@ -227,7 +227,38 @@ def test_a_torn_tail_costs_only_what_was_torn(
     assert len(found) >= 5 * kept // len(whole) - 1
 
 
-@given(st.lists(st.sampled_from(["add", "send", "keep", "lose", "restart"]), max_size=40))
+def test_samples_that_the_hub_does_not_call_durable_move_to_the_spool(
+    spool: Spool, tmp_path: Path
+) -> None:
+    buffer = ReportBuffer(spool)
+    for sequence in range(1, 41):
+        buffer.add(sample(sequence, weight=50_000))
+        assert sequences(buffer.next_batch()) == [sequence]  # nothing is sent twice
+        buffer.acknowledge(None)
+    assert stored(tmp_path)
+    buffer.requeue()  # the hub was restarted
+    assert drained(buffer) == list(range(1, 41))
+    assert stored(tmp_path) == []
+
+
+def test_a_batch_that_a_busy_hub_refuses_is_sent_next(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path / "spool"))
+    for sequence in range(1, 2 * MAX_BATCH_SAMPLES + 1):
+        spool.append(sample(sequence))
+    buffer = ReportBuffer(spool)
+    first = buffer.next_batch()
+    buffer.acknowledge(None)
+    second = buffer.next_batch()
+    buffer.return_batch()
+    assert buffer.next_batch() == second
+    buffer.return_batch()
+    buffer.add(sample(1000))
+    assert drained(buffer) == [*sequences(second), 1000]
+    assert sequences(first)[-1] + 1 == sequences(second)[0]
+    buffer.close()
+
+
+@given(st.lists(st.sampled_from(["add", "send", "keep", "busy", "lose", "restart"]), max_size=40))
 def test_whatever_happens_no_sample_is_missing_in_the_end(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]
 ) -> None:
@@ -246,6 +277,9 @@ def test_whatever_happens_no_sample_is_missing_in_the_end(
                 safe |= known
             if batch:
                 buffer.acknowledge(batch[-1] if event == "keep" else None)
+        elif event == "busy":
+            if buffer.next_batch():
+                buffer.return_batch()
         elif event == "lose":
             known = set(safe)
             buffer.requeue()

@@ -61,10 +61,18 @@ class FleetState:
         self.faults = NodeFaults(self._mark_dirty)
         """What was set aside of single nodes, because of bugs of the hub."""
 
-    def apply(self, snapshot: Snapshot, at: float, via: Via | None = None) -> FleetChange | None:
+    def apply(
+        self,
+        snapshot: Snapshot,
+        at: float,
+        via: Via | None = None,
+        *,
+        is_recorded: bool = True,
+    ) -> FleetChange | None:
         """Apply a snapshot that was taken at `at`; `None` when it is a duplicate or out of date.
 
-        A snapshot without a `run_id` has no number: only its time shows whether it is new.
+        A snapshot without a `run_id` has no number: only its time shows whether it is new. The
+        number of one that is not recorded does not count as received: it has to be sent again.
         """
         # NaN compares false with every later time: it would lock its node out for good.
         if not (isfinite(snapshot.taken_at) and isfinite(at)):
@@ -78,10 +86,15 @@ class FleetState:
         if via is not None and (via != node.via or node.failures):
             self._attach_route(node, via)
         run_id = snapshot.run_id
-        if run_id is not None and not node.sequences.add(run_id, snapshot.sequence):
-            return None
+        if run_id is not None:
+            if is_recorded:
+                is_new = node.sequences.add(run_id, snapshot.sequence)
+            else:
+                is_new = not node.sequences.has(run_id, snapshot.sequence)
+            if not is_new:
+                return None
         if not node.is_older_than(snapshot, at):
-            if run_id is None:
+            if run_id is None or not is_recorded:
                 return None
             # Its number has been recorded, so the checkpoint has to be written again.
             self._mark_dirty(node.node_id)

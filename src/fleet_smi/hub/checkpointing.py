@@ -111,6 +111,26 @@ class Checkpointer:
                 while self._node_store.durable_batch < last:
                     await asyncio.sleep(_DURABLE_POLL_SECONDS)
 
+    async def finish(self) -> None:
+        """Save all nodes whose history is written within a few seconds; the end of the hub.
+
+        Any other stays as it was saved last: its agent sends again what came since.
+        """
+        self._advance()
+        if self._dirty:
+            self._awaiting_history.append(self._begin(list(self._dirty)))
+        if self._history is not None:
+            self._history.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DURABLE_TIMEOUT_SECONDS):
+                while self._awaiting_history and not self._is_history_failing():
+                    await asyncio.sleep(_DURABLE_POLL_SECONDS)
+                    self._advance()
+        self._awaiting_history.clear()
+
+    def _is_history_failing(self) -> bool:
+        return self._history is not None and self._history.is_failing
+
     def durable_sequence(self, snapshot: Snapshot) -> int | None:
         """The highest number of its run that is on disk with all before it; `None` if none is."""
         run_id, sequence = self._durable.get(snapshot.node_id, (None, 0))
@@ -196,4 +216,11 @@ class Checkpointer:
 
 
 def _sequences(nodes: Iterable[NodeCheckpoint]) -> dict[str, _Sequence]:
-    return {node.node_id: (node.snapshot.run_id, node.snapshot.sequence) for node in nodes}
+    """The latest number of each node that is in its history."""
+    # Not that of the snapshot: while the history is full, the latest are shown but not recorded.
+    numbers = [(node, node.sequences.last(node.snapshot.run_id)) for node in nodes]
+    return {
+        node.node_id: (node.snapshot.run_id, number)
+        for node, number in numbers
+        if number is not None
+    }

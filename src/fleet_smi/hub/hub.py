@@ -55,6 +55,9 @@ class Hub:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.instance_id = secrets.token_hex(8)
+        # In receipts. A new one makes agents send again what is not durable, as after a restart.
+        self._receipt_id = self.instance_id
+        self._is_history_full = False
         self.fleet = fleet
         self.history = history
         self.stream = Stream(fleet, self.instance_id)
@@ -91,10 +94,7 @@ class Hub:
             with self._guard("stream"):
                 self.publish()
             with self._guard("checkpoint"):
-                self.checkpoint()
-            if self.history is not None:
-                with self._guard("history"):
-                    self.history.close()
+                await self._checkpointer.finish()
             self.stream.close()
 
     def deliver(self, delivery: Delivery) -> None:
@@ -122,9 +122,10 @@ class Hub:
         By the hub's clock and the age of the report: clocks of nodes may be wrong.
         """
         # The limits again for what was not a report: other formats have none of their own.
-        change = self.fleet.apply(limit_processes(snapshot), at, via)
+        is_recorded = self.history is None or self._can_record(self.history)
+        change = self.fleet.apply(limit_processes(snapshot), at, via, is_recorded=is_recorded)
         if change is not None:
-            if self.history is not None:
+            if self.history is not None and is_recorded:
                 self.history.record(change)
             # It fills a gap below a sequence number that may be called durable already.
             if change.is_late:
@@ -133,7 +134,7 @@ class Hub:
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """The receipt for the sender of this snapshot: up to which report its data is durable."""
         return Receipt(
-            hub=self.instance_id,
+            hub=self._receipt_id,
             kept=self._checkpointer.durable_sequence(snapshot),
             interval_seconds=self._interval_seconds,
         )
@@ -199,6 +200,23 @@ class Hub:
         else:
             if faults:
                 faults.clear(room, None)
+
+    @property
+    def accepts_backlog(self) -> bool:
+        """Whether reports of the past can be recorded now; if not, agents should wait."""
+        return self.history is None or not self.history.is_behind
+
+    def _can_record(self, history: HistoryRecorder) -> bool:
+        """Whether the history can take a report; what it could not take is requested again."""
+        if not self._is_history_full and history.is_full:
+            self._is_history_full = True
+            logger.warning("the history is full: agents buffer what it cannot record")
+        # Not before there is room for more than the next few reports.
+        elif self._is_history_full and not history.is_behind:
+            self._is_history_full = False
+            logger.warning("the history is recorded again: agents resend the rest")
+            self._receipt_id = secrets.token_hex(8)
+        return not self._is_history_full
 
     def _restore(self) -> None:
         self._checkpointer.restore()

@@ -116,12 +116,16 @@ class Strip(Struct, frozen=True, kw_only=True):
 
 
 class Strips(Struct, frozen=True, kw_only=True):
-    """A heat strip: rows are GPUs, columns are time; without a run its node was silent."""
+    """A heat strip: rows are GPUs, columns are time; without a run its node was silent.
+
+    `history_begins` is set where that is after `start`.
+    """
 
     start: float
     end: float
     columns: int
     rows: tuple[Strip, ...]
+    history_begins: float | None = None
 
 
 class Figure(Struct, frozen=True, kw_only=True):
@@ -146,6 +150,14 @@ class Series(Struct, frozen=True, kw_only=True):
     gpus: dict[str, dict[str, Figure]]
 
 
+class Gap(Struct, frozen=True, kw_only=True, gc=False):
+    """A stretch of time that could not be recorded, and why."""
+
+    start: float
+    end: float | None
+    why: str
+
+
 class Usage(Struct, frozen=True, kw_only=True):
     """Usage totals of one user, group, node, model or GPU; `daily` are GPU-seconds per day."""
 
@@ -157,7 +169,8 @@ class Usage(Struct, frozen=True, kw_only=True):
 class Usages(Struct, frozen=True, kw_only=True):
     """Usage totals over a range, the most GPU-seconds first, and by state.
 
-    `start` and `end` are the requested range, widened to whole hours.
+    `start` and `end` are the requested range, widened to whole hours, and cut where the history
+    begins later: all figures cover exactly that. `history_begins` is set where it was cut.
     """
 
     start: float
@@ -168,6 +181,9 @@ class Usages(Struct, frozen=True, kw_only=True):
     """The total of all users."""
     by_state: dict[State, float]
     """The GPU-seconds in each state, with or without a user."""
+    history_begins: float | None = None
+    unwritten: Gap | None = None
+    """The time that is not counted yet, because it cannot be written now, and why."""
 
 
 class RibbonPoint(Struct, frozen=True, kw_only=True, gc=False):
@@ -177,14 +193,6 @@ class RibbonPoint(Struct, frozen=True, kw_only=True, gc=False):
     nodes: int
     nodes_reporting: int
     gpus: dict[State, float]
-
-
-class Gap(Struct, frozen=True, kw_only=True, gc=False):
-    """A stretch of time that could not be recorded, and why."""
-
-    start: float
-    end: float | None
-    why: str
 
 
 class Ribbon(Struct, frozen=True, kw_only=True):

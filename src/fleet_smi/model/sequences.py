@@ -42,6 +42,11 @@ class RunSequences(Struct, omit_defaults=True):
             self._give_up()
         return True
 
+    def has(self, sequence: int) -> bool:
+        """Return whether a number was added."""
+        place = bisect_right(self.firsts, sequence)
+        return place > 0 and sequence <= self.lasts[place - 1]
+
     @property
     def missing(self) -> int:
         """How many numbers between the first and the last were not received."""
@@ -84,6 +89,14 @@ class SequenceTracker(Struct):
         runs.append(RunSequences(run_id, [sequence], [sequence]))
         del runs[:-_MAX_RUNS]
         return True
+
+    def has(self, run_id: str, sequence: int) -> bool:
+        """Return whether the report of this number was added."""
+        return any(run.has(sequence) for run in self.runs if run.run_id == run_id)
+
+    def last(self, run_id: str | None) -> int | None:
+        """Return the highest number of a run; `None` where none was added."""
+        return next((run.lasts[-1] for run in self.runs if run.run_id == run_id), None)
 
     @property
     def missing(self) -> int:

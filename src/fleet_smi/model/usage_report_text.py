@@ -1,6 +1,10 @@
 """Formatting of the figures of a usage report."""
 
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
 from fleet_smi.model.history import Job, Sums
+from fleet_smi.model.units import format_elapsed
 from fleet_smi.model.usage_report import HOUR_SECONDS, UsageReport, kilowatt_hours
 
 TOO_MANY_JOBS = "Idle jobs: too many to list; choose a shorter range."
@@ -37,6 +41,26 @@ def format_coverage(report: UsageReport) -> str:
     if report.heard is None:
         return ""
     return "all" if report.heard >= 1 else f"{min(99.9, 100 * report.heard):.1f} %"
+
+
+def range_notes(
+    report: UsageReport, now: float, to_local_time: Callable[[float], datetime]
+) -> Iterator[str]:
+    """Yield what is missing from the figures of a report, and why."""
+    usages = report.usages
+    if usages.history_begins is not None:
+        begins = to_local_time(usages.history_begins)
+        yield f"the history begins at {begins:%Y-%m-%d %H:%M}: nothing before that is counted"
+    for gap in report.gaps:
+        # Only the part within the range: a damaged file is a gap from the beginning of time.
+        end = min(now, usages.end) if gap.end is None else min(gap.end, usages.end)
+        lasted = format_elapsed(max(0.0, end - max(gap.start, usages.start)))
+        yield f"no history was recorded for {lasted}: {gap.why}"
+    if usages.unwritten is not None:
+        since = to_local_time(usages.unwritten.start)
+        yield f"the figures are old: nothing after {since:%H:%M:%S} is counted yet: " + (
+            usages.unwritten.why
+        )
 
 
 def group_label(by: str) -> str:

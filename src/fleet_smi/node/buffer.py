@@ -66,7 +66,7 @@ class ReportBuffer:
     def next_batch(self) -> list[EncodedSample]:
         """Take the oldest unsent samples, as many as one report carries; empty if there are none.
 
-        Afterwards call `acknowledge`, `discard` or `requeue`.
+        Afterwards call `acknowledge`, `discard`, `return_batch` or `requeue`.
         """
         while self._spool is not None and (number := self._next_segment()) is not None:
             self._read_up_to = number
@@ -99,14 +99,24 @@ class ReportBuffer:
         ]
         for _ in range(max(durable, default=0)):
             self._drop(self._sent.popleft())
-        # Bounded memory: against a hub that never reports anything as durable, the oldest batches
-        # are given up. Those of the spool count as empty here.
-        while _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
-            self._drop(self._sent.popleft())
+        # Bounded memory: those of the spool count as empty here.
+        if _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
+            self._spill_sent()
 
     def discard(self) -> None:
         """Drop the batch: the hub will never accept it."""
         self._drop(self._finish_batch())
+
+    def return_batch(self) -> None:
+        """Take the batch back, to be sent again next: the hub has no room for it now."""
+        if self._spool is not None and self._spool.is_over_limit:
+            self.requeue()  # which thins the spool
+            return
+        batch = self._finish_batch()
+        if batch.segment is None:
+            self._waiting.extendleft(reversed(batch.samples))
+        else:
+            self._read_up_to = batch.segment - 1
 
     def requeue(self) -> None:
         """Queue again all that is not durable: the hub is unreachable or was restarted."""
@@ -128,6 +138,28 @@ class ReportBuffer:
         spool, self._spool = self._spool, None
         if spool is not None:
             spool.close()
+
+    def _spill_sent(self) -> None:
+        """Move sent samples, which the hub does not call durable, from memory to the spool.
+
+        Where that cannot be written, the oldest are given up.
+        """
+        spool, unread = self._spool, self._next_segment()
+        if spool is not None and unread is None:
+            try:
+                for index, batch in enumerate(self._sent):
+                    if batch.segment is None:
+                        number = self._read_up_to = spool.append_segment(batch.samples)
+                        self._sent[index] = batch._replace(samples=[], segment=number)
+            except OSError as error:
+                self._failures.record_failure(error)
+            else:
+                self._failures.record_success()
+            if spool.is_over_limit:
+                # Sent again from the beginning, which thins the spool.
+                self.requeue()
+        while unread is None and _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
+            self._drop(self._sent.popleft())
 
     def _next_segment(self) -> int | None:
         return None if self._spool is None else self._spool.next_segment(self._read_up_to)

@@ -74,6 +74,11 @@ class Spool:
         """The size of all segments."""
         return sum(self._sizes.values())
 
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether the spool is larger than it may be, and can be thinned."""
+        return self.size_bytes > self._max_bytes and len(self._sizes) > 1
+
     def next_segment(self, number: int | None) -> int | None:
         """The segment after this one, or the first; `None` after the last."""
         return next((other for other in self._sizes if number is None or other > number), None)
@@ -96,6 +101,13 @@ class Spool:
         self._write(number, [_record(sample.data) for sample in samples])
         self._sizes = dict(sorted(self._sizes.items()))
 
+    def append_segment(self, samples: Iterable[EncodedSample]) -> int:
+        """Write samples newer than all others here as a segment of their own; its number."""
+        self._seal()
+        number = max(self._sizes, default=_FIRST_NUMBER) + 1
+        self._write(number, [_record(sample.data) for sample in samples])
+        return number
+
     def load_segment(self, number: int) -> list[EncodedSample]:
         """Read the intact records of a segment; it is not appended to any more."""
         if self._open is not None and self._open.number == number:
@@ -112,7 +124,7 @@ class Spool:
 
     def thin_to_limit(self) -> bool:
         """Drop every second sample if the spool is over its limit; return whether it was."""
-        too_many = self.size_bytes > self._max_bytes and len(self._sizes) > 1
+        too_many = self.is_over_limit
         if too_many:
             self._seal()
             numbers = list(self._sizes)

@@ -42,6 +42,11 @@ _DISCONNECTED = HttpError(400, "cut_short", "the connection ended before the rep
 _BUG = HttpError(422, "bug", "this report triggers a bug in fleet-smi: see the log of the hub")
 # A report of many snapshots leaves the event loop to others after so many.
 _SNAPSHOTS_PER_STEP = 20
+# A live report is never refused for this: it is small, and viewers wait for it.
+_BACKLOG_SECONDS = 60.0
+_BEHIND = HttpError(
+    429, "history_behind", "the history is written more slowly than old reports arrive: retry", 2
+)
 _STARTING = HttpError(503, "not_ready", "the hub is starting or stopping: retry", 1)
 
 
@@ -186,7 +191,11 @@ class ReportHandler:
         # Only now is it known which node the report claims to be from; the decoder has checked
         # that all its snapshots are of one node.
         node_id = decoded.snapshots[-1].node_id
-        return self._access.authorize(sender.identity, "report", node_id) or decoded
+        refusal = self._access.authorize(sender.identity, "report", node_id)
+        if refusal is not None:
+            return refusal
+        is_backlog = decoded.age_seconds(decoded.snapshots[0]) > _BACKLOG_SECONDS
+        return _BEHIND if is_backlog and not self._hub.accepts_backlog else decoded
 
     def _receipt(self, report: Report) -> ReportResponse | HttpError:
         snapshot, faults = report.snapshots[-1], self._hub.fleet.faults

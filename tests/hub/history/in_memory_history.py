@@ -16,6 +16,8 @@ from tests.builders import NOON
 class InMemoryHistory:
     """Every row that was put, by its key."""
 
+    is_behind = is_full = is_failing = False
+
     def __init__(self) -> None:
         self.batches: list[WriteBatch] = []
         self.nodes: dict[str, NodeRow] = {}
@@ -45,7 +47,7 @@ class InMemoryHistory:
             self._checkpoints.pop(node_id, None)
         return len(self.batches)
 
-    def is_done(self, number: int) -> bool:
+    def is_written(self, number: int) -> bool:
         return number <= len(self.batches)
 
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:

@@ -37,6 +37,8 @@ _JITTER = 0.01
 class DelayedWriter:
     """Holds back the last batch, which is lost when the hub is killed."""
 
+    is_behind = is_full = is_failing = False
+
     def __init__(self, writer: HistoryWriter) -> None:
         self._writer = writer
         self._last: WriteBatch | None = None
@@ -51,8 +53,8 @@ class DelayedWriter:
             self._writer.put(self._last)
         self._last = None
 
-    def is_done(self, number: int) -> bool:
-        return number <= self._writer.last_queued and self._writer.is_done(number)
+    def is_written(self, number: int) -> bool:
+        return number <= self._writer.last_queued and self._writer.is_written(number)
 
     def checkpoints(self) -> Iterable[Checkpoint]:
         return self._writer.checkpoints()

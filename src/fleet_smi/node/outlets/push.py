@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.client.connection import HubConnection
-from fleet_smi.errors import DeliveryError, Undecodable, UsageError
+from fleet_smi.errors import DeliveryError, Throttled, Undecodable, UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
@@ -108,6 +108,9 @@ class PushOutlet:
             return 0
         try:
             self._post_batch(batch)
+        except Throttled:
+            self._update_buffer(self._buffer.return_batch)
+            raise
         except DeliveryError:
             self._requeue()
             raise

@@ -41,10 +41,17 @@ async def strips(context: RequestContext) -> Response:
     cells = len(gpus) * query.columns
     check_limit(cells, _MAX_CELLS, "cells", "request fewer columns or GPUs")
     runs = await require_history(context).strips(gpus, *span, query.columns)
+    history_begins = await require_history(context).oldest_after(span.start)
 
     def build() -> Strips:
         rows = (Strip(gpu=gpu, runs=runs.get((gpu.node_id, gpu.uuid), ())) for gpu in gpus)
-        return Strips(start=span.start, end=span.end, columns=query.columns, rows=tuple(rows))
+        return Strips(
+            start=span.start,
+            end=span.end,
+            columns=query.columns,
+            rows=tuple(rows),
+            history_begins=history_begins,
+        )
 
     return await threaded_json_response(context, build)
 

@@ -110,6 +110,10 @@ class _Page:
             yield self._row(row)
         yield []
         yield _legend(rows, self._strips)
+        begins = self._strips.history_begins
+        if begins is not None:
+            text = f"The history begins at {self._local(begins):%Y-%m-%d %H:%M}."
+            yield [(text, "warn")]
 
     def _range_label(self) -> str:
         strips = self._strips

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from fleet_smi.model.history import Job, Sums
-from fleet_smi.model.units import format_elapsed
 from fleet_smi.model.usage_report import (
     HOUR_SECONDS,
     HourOfDay,
@@ -20,6 +19,7 @@ from fleet_smi.model.usage_report_text import (
     format_coverage,
     format_energy,
     format_hours,
+    range_notes,
 )
 from fleet_smi.terminal.paint import (
     Paint,
@@ -81,9 +81,8 @@ def _summary(report: UsageReport, columns: int, now: float, local: ToLocalTime) 
     dates = f"   {local(usages.start):%Y-%m-%d %H:%M} to {local(end):%Y-%m-%d %H:%M}"
     yield [(label[:1].upper() + label[1:], "title"), (dates, "dim")]
     yield from join_wrapped(_totals(report, total), columns)
-    for gap in report.gaps:
-        lasted = format_elapsed((now if gap.end is None else gap.end) - gap.start)
-        for text in wrap(f"no history was recorded for {lasted}: {gap.why}", columns - 2):
+    for note in range_notes(report, now, local):
+        for text in wrap(note, columns - 2):
             yield [("  " + text, "warn")]
 
 

@@ -19,6 +19,7 @@ from fleet_smi.model.usage_report_text import (
     format_energy,
     format_hours,
     group_label,
+    range_notes,
 )
 from fleet_smi.wire.static_page import content_security_policy
 from fleet_smi.wire.static_page.formatting import format_percent
@@ -47,7 +48,7 @@ def render_report(
         element("h1", "GPU report"),
         element("p", element("b", span), f", {format_duration(end - report.usages.start)}"),
         _figures(report),
-        *_gaps(report, now),
+        *_notes(report, now, to_local_time),
         *_sections(report),
         element("p", element("small", _FOOTNOTE)),
         element(
@@ -109,10 +110,11 @@ def _figure(number: str, label: str, detail: str) -> Html:
     )
 
 
-def _gaps(report: UsageReport, now: float) -> Iterator[Html]:
-    for gap in report.gaps:
-        lasted = format_duration((now if gap.end is None else gap.end) - gap.start)
-        yield element("p", element("b", f"Nothing was recorded for {lasted}: "), gap.why)
+def _notes(
+    report: UsageReport, now: float, to_local_time: Callable[[float], datetime]
+) -> Iterator[Html]:
+    for note in range_notes(report, now, to_local_time):
+        yield element("p", element("b", note[:1].upper() + note[1:]))
 
 
 def _sections(report: UsageReport) -> Iterator[Html]:
@@ -120,7 +122,10 @@ def _sections(report: UsageReport) -> Iterator[Html]:
     if usages.by_state:
         yield _section("All GPU-hours", charts.states_chart(usages.by_state))
     if any(row.daily for row in usages.rows):
-        yield _section("GPU-hours per day", charts.daily_chart(_daily(usages.rows), usages.start))
+        # The hub stores sums of UTC days, which the reader's days need not be.
+        yield _section(
+            "GPU-hours per day (UTC)", charts.daily_chart(_daily(usages.rows), usages.start)
+        )
     if usages.rows:
         yield _section(f"GPU-hours by {group_label(usages.by)}", usage_table(report))
     if len(report.hours) > 1:

@@ -8,15 +8,18 @@ from typing import get_args
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fleet_smi.hub.history.queries.totals import GroupBy
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.storage import schema
+from fleet_smi.hub.history.storage.retention import prune_steps
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
 from fleet_smi.model.history import NO_USER, Usages
 from tests.hub.history.batches import (
     DAY,
     HOUR,
+    KEEP_ALL,
     gpu,
     node,
     place,
@@ -102,9 +105,7 @@ def test_weeks_days_and_hours_add_up_to_the_latest_value_of_each_hour(
     for each in last.values():
         if first <= each.hour < first + hours * HOUR:
             by_user[each.user] += each.sums.gpu_seconds
-            by_day[(each.hour - first // 86400 * 86400) // 86400] += (
-                each.sums.gpu_seconds if each.user != NO_USER else 0.0
-            )
+            by_day[each.hour // 86400] += each.sums.gpu_seconds if each.user != NO_USER else 0.0
     found = queries.usages(first, first + hours * HOUR, "user", daily=True)
     expected = {user: seconds for user, seconds in by_user.items() if seconds and user != NO_USER}
     assert {each.name: each.sums.gpu_seconds for each in found.rows} == pytest.approx(expected)
@@ -113,7 +114,41 @@ def test_weeks_days_and_hours_add_up_to_the_latest_value_of_each_hour(
     assert by_gpu.total.gpu_seconds == pytest.approx(found.total.gpu_seconds)
     for rows_found in (found.rows, by_gpu.rows):
         days = [sum(day) for day in zip(*[each.daily for each in rows_found], strict=True)]
-        assert days == pytest.approx([by_day[day] for day in range(len(days))])
+        start_day = int(found.start) // 86400  # the range is cut where the history begins
+        assert days == pytest.approx([by_day[start_day + day] for day in range(len(days))])
+
+
+@pytest.mark.parametrize("oldest", ["expired", "over the size limit", "the first ever"])
+def test_all_figures_cover_the_range_that_is_returned(store: HistoryStore, oldest: str) -> None:
+    days, kept = (5, 5) if oldest == "the first ever" else (24, 5)
+    now = float(DAY + 24 * 86400 + 10 * HOUR + 1200)
+    first = int(now) // HOUR * HOUR - days * 86400
+    hours = range(first, int(now), HOUR)
+    rows = [usage(hour, 1800.0) for hour in hours]
+    rows += [usage(hour, 1800.0, NO_USER, group="", state="free") for hour in hours]
+    queries = queries_over(store, WriteBatch(nodes=[node()], gpus=[gpu()], usage=rows))
+    not_before = now - kept * 86400
+    if oldest == "over the size limit":
+        while first < not_before - HOUR:
+            for _ in prune_steps(store, replace(KEEP_ALL, max_bytes=0), now):
+                pass
+            first += 86400
+    if oldest == "expired":
+        for _ in prune_steps(store, replace(KEEP_ALL, ledger_seconds=kept * 86400.0), now):
+            pass
+
+    def asked(since: float, by: GroupBy = "user") -> Usages:
+        return queries.usages(now - since * 86400, now, by, daily=True, not_before=not_before)
+
+    begins = int(not_before) // HOUR * HOUR
+    for since in (24.0, 6.0, 5.0, 4.0):
+        for by in get_args(GroupBy):
+            found = asked(since, by)
+            assert found.start == max(begins, (now - since * 86400) // HOUR * HOUR)
+            assert found.history_begins == (begins if since > 5.0 else None)
+            count = (found.end - found.start) / HOUR
+            assert found.total.gpu_seconds == sum(found.rows[0].daily) == 1800.0 * count
+            assert found.by_state["busy"] == found.by_state["free"] == 1800.0 * count
 
 
 def test_sums_do_not_depend_on_the_order_of_rows(store: HistoryStore) -> None:

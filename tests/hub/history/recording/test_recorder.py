@@ -13,8 +13,18 @@ def test_open_intervals_can_be_queried() -> None:
     assert [(place, one.end) for place, one in opened.periods] == [((NODE_ID, FIRST_GPU), None)]
     assert [one.end for one in opened.presence] == [None]
     assert [one.holder.pid for _, one in opened.occupancies] == [1]
-    assert [(row.user, row.sums.gpu_seconds) for row in opened.usage] == [("alice", 24.0)]
     assert story.stored.periods(FIRST_GPU) == []
+
+
+def test_the_sums_of_the_current_hour_can_be_written_early_and_never_replace_later_ones() -> None:
+    story = ReportingNode()
+    history, seconds_left = story.recorded.history, 3600 - NOON % 3600
+    story.report_every_second(seconds_left - 25, seconds_left - 1, busy_gpu(1))
+    history.add_current_usage([NODE_ID, "unknown"])
+    story.report_every_second(seconds_left - 1, seconds_left + 5, busy_gpu(1))
+    history.add_current_usage([NODE_ID])
+    history.flush()
+    assert [round(row.sums.gpu_seconds) for row in story.stored.usage()] == [25, 4]
 
 
 def test_a_removed_node_is_ended_and_its_checkpoint_deleted() -> None:

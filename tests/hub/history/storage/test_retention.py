@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import select
 
+from fleet_smi.hub.history.queries.sql import HistoryQueries
+from fleet_smi.hub.history.queries.strips import build_strips
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage import retention, schema
@@ -18,6 +20,7 @@ from tests.hub.history.batches import (
     HOUR,
     KEEP_ALL,
     UUIDS,
+    holder,
     numbered_batch,
     period,
     place,
@@ -95,8 +98,9 @@ def test_ledger_rows_expire_by_their_end(store: HistoryStore) -> None:
     found = rows_in(store)
     assert {found[name] for name in ("periods", "occupancies", "presence")} == {5}
     assert found["moments"] == 4
-    assert found["usage_hours"] == found["gpu_days"] == found["person_days"] == 0
-    assert found["gpu_weeks"] == found["person_weeks"] == 1  # a part of it is to be kept
+    # A part of each is to be kept.
+    assert found["usage_hours"] == found["gpu_days"] == found["person_days"] == 1
+    assert found["gpu_weeks"] == found["person_weeks"] == 1
     assert found["checkpoints"] == found["gpus"] == 1
     assert found["series"] == 10
 
@@ -109,6 +113,19 @@ def test_samples_and_weeks_expire_when_all_of_them_is_too_old(store: HistoryStor
         pass
     found = rows_in(store)
     assert found["samples"] == found["gpu_weeks"] == found["person_weeks"] == 0
+
+
+def test_no_sample_of_the_retained_time_is_deleted(store: HistoryStore) -> None:
+    days = 12
+    write(store, WriteBatch(periods=[(place(), period(DAY, DAY + days * 86400.0, holder()))]))
+    now = DAY + days * 86400.0
+    for _ in prune_steps(store, replace(KEEP_ALL, ledger_seconds=5 * 86400.0), now):
+        pass
+    for columns in (5 * 96, 5 * 12):  # drawn from the finer and from the coarser samples
+        runs = build_strips(
+            HistoryQueries(store), [place()], now - 5 * 86400.0, now, columns, WriteBatch()
+        )
+        assert [(run.start, run.end) for run in runs[place()]] == [(now - 5 * 86400.0, now)]
 
 
 def test_a_prune_step_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

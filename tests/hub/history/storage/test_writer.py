@@ -171,6 +171,9 @@ def test_an_unwritable_batch_is_dropped_alone(
     assert {len(rows) for rows in found.values()} == {2}
     (gap,) = HistoryQueries(store).gaps(0.0, DAY + 1e6)
     assert "NULL" in gap.why or "null" in gap.why
+    # The batches before and after it are written: their time is no part of the gap.
+    assert gap.end is not None
+    assert 0 < gap.end - gap.start <= 2.0
     assert "cannot be written" in caplog.text
     assert writer.current_gap is None
 
@@ -214,16 +217,18 @@ def impatient(engine: Engine) -> None:
         connection.execute("PRAGMA busy_timeout=1")
 
 
-def test_a_full_queue_drops_the_oldest_batch_and_records_a_gap(
-    tmp_path: Path,
-) -> None:
+def test_a_full_queue_says_so_and_drops_nothing(tmp_path: Path) -> None:
     store, other = locked_history(tmp_path / "history.db")
     with writing(store, max_queued_bytes=40_000) as writer:
-        for number in range(50):
+        assert not writer.is_behind
+        for number in range(6):
             writer.put(numbered_batch(number))
-        # Batches of an attempt under way are not dropped: let one fail after the last was queued.
-        failures = writer.failures
-        wait_until(lambda: writer.current_gap is not None and writer.failures > failures)
+        assert (writer.is_behind, writer.is_full) == (True, False)
+        for number in range(6, 50):
+            writer.put(numbered_batch(number))
+        wait_until(lambda: writer.failures > 1)
+        assert writer.is_full  # also while an attempt is under way
+        assert not writer.is_written(1)
         open_gap = writer.current_gap
         assert open_gap is not None
         assert open_gap.end is None
@@ -231,42 +236,27 @@ def test_a_full_queue_drops_the_oldest_batch_and_records_a_gap(
         other.execute("ROLLBACK")
         other.close()
         all_written(writer)
-        assert writer.current_gap is None
-    kept = [at for at, *_ in rows_in(store, "moments")["moments"]]
-    assert kept == [float(DAY + 10 * number) for number in range(50 - len(kept), 50)]
-    assert 5 < len(kept) < 45
-    (gap,) = HistoryQueries(store).gaps(0.0, 1e12)
-    assert gap.end == pytest.approx(gap.start + 50 - len(kept))
-    assert "locked" in gap.why
-    assert [each.node for each in HistoryQueries(store).gpus()] == ["gpu1"]
+        wait_until(lambda: not writer.is_behind)
+        assert writer.last_error is None
+    assert len(rows_in(store, "moments")["moments"]) == 50
+    assert HistoryQueries(store).gaps(0.0, 1e12) == []
     store.close()
 
 
-def test_the_gap_of_dropped_batches_has_its_reason_after_older_batches_are_written(
-    tmp_path: Path,
-) -> None:
-    store, other = locked_history(tmp_path / "history.db")
-    committing, may_go_on = threading.Event(), threading.Event()
-    with writing(store, max_queued_bytes=40_000) as writer:
-        writer.put(numbered_batch(0))
-        wait_until(lambda: writer.failures > 0)
-
-        @event.listens_for(store.engine, "commit")
-        def wait(*_: object) -> None:
-            committing.set()
-            assert may_go_on.wait(60.0)
-
-        other.execute("ROLLBACK")
-        other.close()
-        assert committing.wait(60.0)
-        for number in range(1, 50):
-            writer.put(numbered_batch(number))
-        may_go_on.set()
-        all_written(writer)
-    (gap,) = HistoryQueries(store).gaps(0.0, 1e12)
-    assert "locked" in gap.why
-    assert (writer.current_gap, writer.last_error) == (None, None)
-    store.close()
+def test_rows_of_the_finest_grain_that_have_expired_are_not_written(store: HistoryStore) -> None:
+    keep = replace(KEEP_ALL, series_seconds={10: 3600.0, 60: 3600.0, 900: 1e12})
+    writer = HistoryWriter(store, keep, clock=lambda: float(DAY), prune_interval_seconds=1e9)
+    batch = numbered_batch(1)
+    batch.series = [
+        series_row(DAY - age, grain=grain) for age in (86400, 600) for grain in (10, 60, 900)
+    ]
+    writer.put(batch)
+    writer.close()
+    found = rows_in(store, "series", "periods", "usage_hours")
+    assert sorted(row[:2] for row in found["series"]) == [
+        (10, DAY - 600), (60, DAY - 86400), (60, DAY - 600), (900, DAY - 86400), (900, DAY - 600),
+    ]  # fmt: skip
+    assert len(found["periods"]) == len(found["usage_hours"]) == 1
 
 
 @pytest.fixture
@@ -285,7 +275,7 @@ def fat(number: int) -> WriteBatch:
     return batch
 
 
-def test_a_full_disk_is_a_gap_and_writing_resumes(full_soon: Path) -> None:
+def test_a_full_disk_loses_nothing_once_there_is_room(full_soon: Path) -> None:
     store = open_history(full_soon / "history.db")
     ballast = full_soon / "ballast"
     ballast.write_bytes(bytes(1_200_000))
@@ -293,22 +283,20 @@ def test_a_full_disk_is_a_gap_and_writing_resumes(full_soon: Path) -> None:
         while writer.failures < 3:  # after one there may still be a little room
             writer.put(fat(writer.last_queued))
             wait_until(lambda: writer.failures >= 3 or writer.last_written == writer.last_queued)
-        kept = len(rows_in(store, "moments")["moments"])  # what is there can be read
-        assert 0 < kept == writer.last_written
-        for _ in range(60):
+        written = len(rows_in(store, "moments")["moments"])  # what is there can be read
+        assert 0 < written == writer.last_written
+        for _ in range(20):
             writer.put(fat(writer.last_queued))
         wait_until(lambda: "full" in (writer.last_error or ""))
-        open_gap = writer.current_gap
-        assert open_gap is not None
+        assert writer.is_full
+        assert writer.current_gap is not None
+        assert not writer.is_written(writer.last_queued)
         ballast.unlink()
         all_written(writer)
         assert writer.failures == 0
     found = {name: len(rows) for name, rows in rows_in(store, *WITH_NUMBERS).items()}
-    assert len(set(found.values())) == 1  # nothing is half there
-    assert kept < found["moments"] < writer.last_queued
-    (gap,) = HistoryQueries(store).gaps(0.0, 1e12)
-    assert "full" in gap.why
-    assert writer.current_gap is None
+    assert set(found.values()) == {writer.last_queued}
+    assert HistoryQueries(store).gaps(0.0, 1e12) == []
     store.close()
 
 

@@ -33,7 +33,15 @@ from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.hub.history.storage.writer import HistoryWriter
 from fleet_smi.model.fleet import FleetView
-from fleet_smi.model.history import GpuOccupancies, GpuOfNode, GpuPeriods, Ribbon, Series, Usages
+from fleet_smi.model.history import (
+    Gap,
+    GpuOccupancies,
+    GpuOfNode,
+    GpuPeriods,
+    Ribbon,
+    Series,
+    Usages,
+)
 from fleet_smi.model.history_responses import GrainRetention, StorageStatus
 
 _MAX_CONCURRENT_QUERIES = 4
@@ -67,6 +75,7 @@ class HistoryService:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_QUERIES)
         self._usage_lock = asyncio.Lock()
         self._usage_written_at = -_MAX_AGE_SECONDS
+        self._usage_batch = 0
         self._oldest = inf
         self._open_lock = asyncio.Lock()
         self._open_cache, self._open_valid_until = WriteBatch(), 0.0
@@ -122,7 +131,13 @@ class HistoryService:
     async def usages(self, start: float, end: float, by: GroupBy, *, daily: bool) -> Usages:
         """The usage sums of a range, the current hour included."""
         await self._write_current_usage()
-        return await self._run(self._queries.usages, start, end, by, daily=daily)
+        unwritten = self._unwritten_time()
+        not_before = self._clock() - self._retention.ledger_seconds
+        found = await self._run(
+            self._queries.usages, start, end, by, daily=daily, not_before=not_before
+        )
+        is_affected = unwritten is not None and unwritten.start < found.end
+        return replace(found, unwritten=unwritten) if is_affected else found
 
     async def ribbon(self, start: float, end: float, max_columns: int) -> Ribbon:
         """The whole fleet over time, with gaps; missing columns are backfilled from the ledger."""
@@ -210,7 +225,6 @@ class HistoryService:
             collected.periods += batch.periods
             collected.occupancies += batch.occupancies
             collected.presence += batch.presence
-            collected.usage += batch.usage
             await asyncio.sleep(0)
         return collected
 
@@ -228,15 +242,28 @@ class HistoryService:
             now = time.monotonic()
             if now - self._usage_written_at < _MAX_AGE_SECONDS:
                 return
-            # An upsert: the same rows come again with the recorder's next batch.
-            open_batch = await self._all_open()
-            usage = [*self._recorder.pending_batch().usage, *open_batch.usage]
-            number = self._writer.put(WriteBatch(usage=usage))
+            ids = [node.node_id for node in await self.nodes()]
+            for first in range(0, len(ids), _NODES_PER_STEP):
+                # Through the recorder, whose batches are in order: these sums must not replace
+                # later ones of the same hour.
+                self._recorder.add_current_usage(ids[first : first + _NODES_PER_STEP])
+                await asyncio.sleep(0)
+            self._recorder.flush()
+            self._usage_batch = self._recorder.last_batch
             while (
-                not self._writer.is_done(number) and time.monotonic() - now < _WRITE_TIMEOUT_SECONDS
+                not self._writer.is_written(self._usage_batch)
+                and not self._writer.failures  # then waiting is of no use
+                and time.monotonic() - now < _WRITE_TIMEOUT_SECONDS
             ):
                 await asyncio.sleep(_WRITE_POLL_SECONDS)
             self._usage_written_at = now
+
+    def _unwritten_time(self) -> Gap | None:
+        """The time whose usage is not in the database yet; `None` where all is."""
+        if self._writer.is_written(self._usage_batch):
+            return None
+        slow = Gap(start=self._writer.written_until, end=None, why="the database is slow")
+        return self._writer.current_gap or slow
 
     def _fleet(self, at: float, live: WriteBatch) -> FleetView:
         queries = self._queries

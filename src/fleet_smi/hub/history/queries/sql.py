@@ -5,6 +5,7 @@ Every method reads from a disk or a server: call them on a worker thread.
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from typing import Any
 
@@ -197,11 +198,19 @@ class HistoryQueries:
             return series_reader.read_rows_at(connection, at)
 
     def usages(
-        self, start: float, end: float, by: GroupBy = "user", *, daily: bool = False
+        self,
+        start: float,
+        end: float,
+        by: GroupBy = "user",
+        *,
+        daily: bool = False,
+        not_before: float = -inf,
     ) -> Usages:
-        """The usage sums of a range."""
+        """The usage sums of a range, cut where the ledger begins: `not_before`, or later."""
         with self._store.read_transaction() as connection:
-            return totals.read_usages(connection, start, end, by, daily=daily)
+            return totals.read_usages(
+                connection, start, end, by, daily=daily, not_before=not_before
+            )
 
     def ribbon(self, start: float, end: float, max_columns: int) -> Ribbon:
         """The fleet over time in at most `max_columns` columns; those without data are left out."""

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from math import inf
 from operator import add
 from typing import Any, Literal, NamedTuple
 
@@ -74,20 +75,32 @@ class _BucketRanges(NamedTuple):
     weeks: BucketRange
 
     @classmethod
-    def around(cls, start: float, end: float) -> "_BucketRanges":
-        """The ranges for a time span, widened to whole hours."""
+    def around(cls, start: float, end: float, ledger_start: int) -> "_BucketRanges":
+        """The ranges for a time span, widened to whole hours, as far as the ledger goes back."""
         # -(-a // b) rounds up.
         first, last = int(start // HOUR_SECONDS), int(-(-end // HOUR_SECONDS))
-        hours = first * HOUR_SECONDS, last * HOUR_SECONDS
+        end_hour = last * HOUR_SECONDS
+        hours = min(max(first * HOUR_SECONDS, ledger_start), end_hour), end_hour
         days = _whole_buckets(hours, DAY_SECONDS)
         return cls(hours, days, _whole_buckets(days, WEEK_SECONDS))
 
 
 def read_usages(
-    connection: Connection, start: float, end: float, by: GroupBy, *, daily: bool
+    connection: Connection,
+    start: float,
+    end: float,
+    by: GroupBy,
+    *,
+    daily: bool,
+    not_before: float = -inf,
 ) -> Usages:
-    """Read the sums of a range, widened to whole hours; `daily` adds those of each UTC day."""
-    ranges = _BucketRanges.around(start, end)
+    """Read the sums of a range, widened to whole hours; `daily` adds those of each UTC day.
+
+    The range is cut where the ledger begins: `not_before`, or later. Days and weeks outlive the
+    hours that they begin with, so without the cut their sums would cover more than other figures.
+    """
+    ledger_start = _ledger_start(connection, not_before)
+    ranges = _BucketRanges.around(start, end, ledger_start)
     names = _names_by_key(connection, by)
     days = range(ranges.hours[0] // DAY_SECONDS, -(-ranges.hours[1] // DAY_SECONDS))
     totals: dict[str, SumValues] = defaultdict(lambda: _ZEROS)
@@ -114,7 +127,15 @@ def read_usages(
         rows=tuple(sorted(rows, key=lambda row: (-row.sums.gpu_seconds, row.name))),
         total=_sums([sum(column) for column in zip(*totals.values(), strict=True)] or _ZEROS),
         by_state=_by_state(connection, ranges),
+        history_begins=float(ledger_start) if start < ledger_start else None,
     )
+
+
+def _ledger_start(connection: Connection, not_before: float) -> int:
+    """The first hour that is stored and has not expired."""
+    oldest = connection.scalar(select(func.min(usage_hours.c.bucket))) or 0
+    # The hour that contains `not_before` is stored until all of it has expired.
+    return max(oldest, int(max(0.0, not_before) // HOUR_SECONDS) * HOUR_SECONDS)
 
 
 def _whole_buckets(outer: BucketRange, seconds: int) -> BucketRange:

@@ -180,6 +180,10 @@ class Ledger:
                 (gpu_key, occupant.to_occupancy(at, ended=False)) for occupant in interval.occupants
             ]
         batch.presence += self._presence(None)
+
+    def add_current_hour(self, batch: WriteBatch) -> None:
+        """Put the sums of the current hour so far into a batch."""
+        self.distribute()
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
 
     def states(self, uuids: Iterable[str]) -> list[State]:

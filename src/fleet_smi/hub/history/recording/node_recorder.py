@@ -183,10 +183,12 @@ class NodeRecorder:
             self.ledger.end(self._accounted_until, batch)
         self.silent, self.states = True, ()
 
-    def add_usage(self, batch: WriteBatch) -> None:
+    def add_usage(self, batch: WriteBatch, *, with_current_hour: bool = False) -> None:
         """Count the time up to the latest report; sums of finished hours go into a batch."""
         if not self.silent:
             self._account(self.last_report_at, batch)
+            if with_current_hour:
+                self.ledger.add_current_hour(batch)
 
     def collect_open(self, batch: WriteBatch) -> None:
         """Copy all open intervals into a batch, for queries."""

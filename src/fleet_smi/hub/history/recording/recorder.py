@@ -39,8 +39,20 @@ class HistoryStorage(Protocol):
     def put(self, batch: WriteBatch) -> int:
         """Queue a batch to be written and return its number; never blocks."""
 
-    def is_done(self, number: int) -> bool:
-        """Whether a batch is written, or writing fails and waiting is of no use."""
+    def is_written(self, number: int) -> bool:
+        """Whether a batch is on disk."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is queued that reports of the past should wait with their senders."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should be recorded."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt to write has failed."""
 
     def checkpoints(self) -> Iterable[Checkpoint]:
         """The latest checkpoint of each node; raise `StateError` when they cannot be read."""
@@ -67,7 +79,9 @@ class HistoryRecorder:
         """Ids of the nodes whose checkpoints go into the next batch."""
         self._minute = self._now = -inf
         self._check_due = self._flush_due = -inf
-        self._last_batch = self._too_late = 0
+        self.last_batch = 0
+        """The number of the last batch that was queued."""
+        self._too_late = 0
         self._spacing = SampleSpacing()
         self._unchecked: list[NodeRecorder] = []
         self._faults = RecordingFaults(fleet.faults)
@@ -146,13 +160,28 @@ class HistoryRecorder:
                 except Exception as error:  # noqa: BLE001  # see `_set_aside`
                     self._set_aside(node_id, error)
             self.unsaved.add(node_id)
-        return self._last_batch + 1
+        return self.last_batch + 1
 
     def is_saved(self, number: int) -> bool:
-        """Whether the batch of that number is durable, or waiting for it is of no use."""
-        if number > self._last_batch:
+        """Whether the batch of that number is durable."""
+        if number > self.last_batch:
             return not self.unsaved  # an empty batch is never queued
-        return self._storage.is_done(number)
+        return self._storage.is_written(number)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether reports of the past should wait with their senders, who buffer them."""
+        return self._storage.is_behind
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no report can be recorded now."""
+        return self._storage.is_full
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the history cannot be written now."""
+        return self._storage.is_failing
 
     def flush(self) -> None:
         """Queue the current batch, with checkpoints of the unsaved nodes."""
@@ -162,15 +191,20 @@ class HistoryRecorder:
         batch.checkpoints = self._collect(nodes, NodeRecorder.checkpoint)
         self.unsaved.clear()
         if any(getattr(batch, rows) for rows in batch.__struct_fields__):
-            self._last_batch = self._storage.put(batch)
+            self.last_batch = self._storage.put(batch)
 
     def close(self) -> None:
         """Queue everything, with a checkpoint of each node for the next hub to resume from."""
         self.schedule_save(self._recorders)
         self.flush()
 
+    def add_current_usage(self, node_ids: Iterable[str]) -> None:
+        """Put the sums of the current hour of these nodes into the next batch."""
+        for recorder in self._existing(node_ids):
+            recorder.add_usage(self._batch, with_current_hour=True)
+
     def open_batch(self, node_ids: Iterable[str] | None = None) -> WriteBatch:
-        """The open intervals of these nodes, or all; `usage` has the sums of this hour so far."""
+        """The open intervals of these nodes, or all, for queries."""
         batch = WriteBatch()
 
         def collect_open(recorder: NodeRecorder) -> None:
@@ -200,7 +234,7 @@ class HistoryRecorder:
     def counts(self) -> Mapping[str, float]:
         """Counters for `/metrics`."""
         return {
-            "history_batches_total": self._last_batch,
+            "history_batches_total": self.last_batch,
             "history_reports_too_late_total": self._too_late,
             "history_spacing_seconds": self._spacing.seconds,
         }

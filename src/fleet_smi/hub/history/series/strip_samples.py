@@ -102,6 +102,11 @@ class GpuStripSamples(NamedTuple):
     looks: dict[int, StripLook]
 
 
+def bucket_seconds(grain: int) -> int:
+    """The time that one bucket of a grain covers."""
+    return _SAMPLES_PER_BUCKET * grain
+
+
 def encode_load(busy_percent: float | None) -> int:
     """A load as one byte."""
     return (

@@ -1,4 +1,4 @@
-"""Bounded queue of write batches: when it is full, the oldest batch is dropped first."""
+"""Queue of write batches. It never drops one: senders are slowed down before it grows too large."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -9,31 +9,26 @@ from fleet_smi.hub.history.recording.rows import WriteBatch
 _ROW_BYTES = 600  # approximate memory of a row without its data
 
 
-LostRange = tuple[float, float]
-"""The first and the last time that dropped batches cover."""
-
-
 class QueuedBatch(NamedTuple):
-    """A batch with its number and the time when it was queued."""
+    """A batch with its number, the time when it was queued, and when the one before was."""
 
     number: int
+    since: float
     at: float
     batch: WriteBatch
+    size: int
 
 
 class WriteQueue:
-    """Batches in the order in which they were queued.
+    """Batches in the order in which they were queued; those taken count until they are `done`."""
 
-    A dropped batch widens the `lost` range, which the writer stores as a gap and resets.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self) -> None:
         self.last_number = 0
         """The number of the last batch that was queued."""
-        self.lost: LostRange | None = None
-        self._max_bytes = max_bytes
+        self.size_bytes = 0
+        """The approximate memory of all batches that are not written yet."""
+        self._last_at: float | None = None
         self._batches: deque[QueuedBatch] = deque()
-        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -41,46 +36,27 @@ class WriteQueue:
     def __iter__(self) -> Iterator[QueuedBatch]:
         return iter(self._batches)
 
-    @property
-    def oldest_at(self) -> float | None:
-        """When the oldest waiting batch was queued; `None` if none waits."""
-        return self._batches[0].at if self._batches else None
-
     def put(self, batch: WriteBatch, now: float) -> int:
         """Queue a batch and return its number."""
         self.last_number += 1
-        self._batches.append(QueuedBatch(self.last_number, now, batch))
-        self._bytes += _size(batch)
-        self._drop_oldest()
+        since = now if self._last_at is None else min(self._last_at, now)
+        queued = QueuedBatch(self.last_number, since, now, batch, _size(batch))
+        self._batches.append(queued)
+        self._last_at = now
+        self.size_bytes += queued.size
         return self.last_number
 
     def take(self, max_batches: int) -> list[QueuedBatch]:
         """Remove and return the oldest batches."""
-        taken = [self._batches.popleft() for _ in range(min(max_batches, len(self._batches)))]
-        self._bytes -= sum(_size(queued.batch) for queued in taken)
-        return taken
+        return [self._batches.popleft() for _ in range(min(max_batches, len(self._batches)))]
+
+    def done(self, taken: list[QueuedBatch]) -> None:
+        """Count taken batches no longer: they are written, or can never be."""
+        self.size_bytes -= sum(queued.size for queued in taken)
 
     def requeue(self, taken: list[QueuedBatch]) -> None:
         """Put batches back, before all others."""
         self._batches.extendleft(reversed(taken))
-        self._bytes += sum(_size(queued.batch) for queued in taken)
-        self._drop_oldest()
-
-    def mark_lost(self, start: float, end: float) -> None:
-        """Extend the lost range."""
-        lost = self.lost or (start, end)
-        self.lost = (min(lost[0], start), max(lost[1], end))
-
-    def _drop_oldest(self) -> None:
-        # The newest batch always stays, however large: it may still be written.
-        while self._bytes > self._max_bytes and len(self._batches) > 1:
-            (oldest,) = self.take(1)
-            _, at, following = self._batches[0]
-            self.mark_lost(oldest.at, at)
-            # Later rows refer to these nodes and GPUs, so their names must not be lost.
-            following.nodes = oldest.batch.nodes + following.nodes
-            following.gpus = oldest.batch.gpus + following.gpus
-            following.removed_nodes = oldest.batch.removed_nodes + following.removed_nodes
 
 
 def _size(batch: WriteBatch) -> int:

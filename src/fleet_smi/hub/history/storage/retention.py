@@ -7,9 +7,9 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Table, delete, func, select
 
 from fleet_smi.hub.history.series.codec import GRAINS
-from fleet_smi.hub.history.series.strip_samples import SAMPLE_INTERVALS
+from fleet_smi.hub.history.series.strip_samples import SAMPLE_INTERVALS, bucket_seconds
 from fleet_smi.hub.history.storage import schema
-from fleet_smi.hub.history.storage.schema import DAY_SECONDS, WEEK_SECONDS
+from fleet_smi.hub.history.storage.schema import DAY_SECONDS, HOUR_SECONDS, WEEK_SECONDS
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.model.units import MIB
 
@@ -29,7 +29,8 @@ class RetentionPolicy(Struct, frozen=True, kw_only=True):
 class _Expiry(Struct, frozen=True):
     """Some rows of a table, and the column that decides when they expire.
 
-    `span_seconds` is added where the column has the start of a row, not its end.
+    `span_seconds` is added where the column has the start of a row, not its end: a row expires
+    when all of it is too old, because a part of it would be missing from figures otherwise.
     """
 
     table: Table
@@ -41,14 +42,19 @@ class _Expiry(Struct, frozen=True):
 _LEDGER_EXPIRY = (
     _Expiry(schema.periods, schema.periods.c.end),
     *(
-        _Expiry(schema.samples, schema.samples.c.bucket, (schema.samples.c.grain == grain,))
+        _Expiry(
+            schema.samples,
+            schema.samples.c.bucket,
+            (schema.samples.c.grain == grain,),
+            bucket_seconds(grain),
+        )
         for grain in SAMPLE_INTERVALS
     ),
     _Expiry(schema.occupancies, schema.occupancies.c.end),
     _Expiry(schema.presence, schema.presence.c.end),
-    _Expiry(schema.usage_hours, schema.usage_hours.c.bucket),
-    _Expiry(schema.person_days, schema.person_days.c.bucket),
-    _Expiry(schema.gpu_days, schema.gpu_days.c.bucket),
+    _Expiry(schema.usage_hours, schema.usage_hours.c.bucket, span_seconds=HOUR_SECONDS),
+    _Expiry(schema.person_days, schema.person_days.c.bucket, span_seconds=DAY_SECONDS),
+    _Expiry(schema.gpu_days, schema.gpu_days.c.bucket, span_seconds=DAY_SECONDS),
     _Expiry(schema.person_weeks, schema.person_weeks.c.bucket, span_seconds=WEEK_SECONDS),
     _Expiry(schema.gpu_weeks, schema.gpu_weeks.c.bucket, span_seconds=WEEK_SECONDS),
     _Expiry(schema.moments, schema.moments.c.at),
@@ -87,7 +93,7 @@ def _delete_older(store: HistoryStore, expiry: _Expiry, before: float) -> Iterat
 
 def _delete_step(store: HistoryStore, expiry: _Expiry, before: float) -> int:
     """Delete some of the oldest rows and return their number."""
-    expired = (*expiry.conditions, expiry.time < before - expiry.span_seconds)
+    expired = (*expiry.conditions, expiry.time <= before - expiry.span_seconds)
     oldest = select(expiry.time).where(*expired).order_by(expiry.time)
     # Searched in a read transaction: the write lock is held for the deletion only.
     with store.read_transaction() as connection:

@@ -1,7 +1,7 @@
 """History writer: a thread that writes queued batches, retries failures and prunes old rows.
 
-Each batch is written in one transaction. What cannot be written stays in the queue; when the
-queue is full the oldest batch is dropped, and a gap is stored in its place.
+Each batch is written in one transaction. What cannot be written stays in the queue: when that is
+full, the hub records no further reports, and agents buffer them until it does again.
 """
 
 import logging
@@ -16,11 +16,12 @@ from sqlalchemy import Connection, select
 from fleet_smi.errors import StateError
 from fleet_smi.hub.history.recording.restore import end_open_intervals
 from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.series.codec import GRAINS, MAX_ROW_SECONDS
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.ids import IdCache
 from fleet_smi.hub.history.storage.inserts import write_batch, write_gap
-from fleet_smi.hub.history.storage.queue import LostRange, QueuedBatch, WriteQueue
+from fleet_smi.hub.history.storage.queue import QueuedBatch, WriteQueue
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
 from fleet_smi.hub.history.storage.series_reader import read_unfinished_rows
 from fleet_smi.hub.history.storage.store import HistoryStore
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 _MAX_RETRY_SECONDS = 30.0
 _MAX_BATCHES_PER_TRANSACTION = 32
 _UNREFERENCED_AFTER_SECONDS = 3600.0
+# Of a full queue: above it old reports, which can wait with their agents, are refused.
+_BACKLOG_SHARE = 0.5
 _FINISHED = object()
 
 
@@ -49,7 +52,10 @@ class HistoryWriter:
         max_queued_bytes: int = 64 * MIB,
     ) -> None:
         self.last_written = 0
-        """The number of the last written batch; all before it are written or recorded as a gap."""
+        """The number of the last written batch, with all before it.
+
+        The exception are batches that a bug makes unwritable: they are recorded as a gap.
+        """
         self.failures = 0
         """Consecutive failed attempts to write."""
         self.last_error: str | None = None
@@ -59,7 +65,9 @@ class HistoryWriter:
         self._clock = clock
         self._retry_seconds = retry_seconds
         self._prune_interval_seconds = prune_interval_seconds
-        self._queue = WriteQueue(max_queued_bytes)
+        self._queue = WriteQueue()
+        self._max_queued_bytes = max_queued_bytes
+        self._lost: list[Gap] = []
         self._writing: list[QueuedBatch] = []
         self._batches_per_transaction = _MAX_BATCHES_PER_TRANSACTION
         self._ids = IdCache()
@@ -80,26 +88,49 @@ class HistoryWriter:
 
     @property
     def current_gap(self) -> Gap | None:
-        """The open gap while writing fails or dropped batches are not recorded yet, else `None`."""
-        starts = [at for at in (self._queue.oldest_at, *(self._queue.lost or ())) if at is not None]
-        if not self._queue.lost and not self.failures:
+        """The time that is not written yet while writing fails, else `None`."""
+        if not self.failures:
             return None
-        return Gap(start=min(starts, default=self._clock()), end=None, why=self._gap_reason())
+        return Gap(start=self.written_until, end=None, why=self.last_error or "unknown error")
+
+    @property
+    def written_until(self) -> float:
+        """Up to when everything is written: the time of the oldest waiting batch, or now."""
+        with self._wake:
+            waiting = [*self._writing, *self._queue]
+        return waiting[0].since if waiting else self._clock()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is queued that reports of the past should wait with their senders."""
+        return self._queue.size_bytes > _BACKLOG_SHARE * self._max_queued_bytes
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt to write has failed."""
+        return self.failures > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should be recorded."""
+        return self._queue.size_bytes > self._max_queued_bytes
 
     def put(self, batch: WriteBatch) -> int:
         """Queue a batch and return its number; never blocks on the database."""
+        now = self._clock()
+        batch.series = [row for row in batch.series if not self._is_expired(row, now)]
         with self._wake:
             self._wake.notify()
-            return self._queue.put(batch, self._clock())
+            return self._queue.put(batch, now)
 
     def pending_batches(self) -> list[WriteBatch]:
         """The batches that are queued or being written, the oldest first."""
         with self._wake:
             return [queued.batch for queued in (*self._writing, *self._queue)]
 
-    def is_done(self, number: int) -> bool:
-        """Whether a batch is written, or writing fails and waiting is of no use."""
-        return self.last_written >= number or self.failures > 0
+    def is_written(self, number: int) -> bool:
+        """Whether a batch is on disk."""
+        return self.last_written >= number
 
     def checkpoints(self) -> list[Checkpoint]:
         """Read the checkpoints of the previous hub; raise `StateError`."""
@@ -133,7 +164,8 @@ class HistoryWriter:
                 self._attempt(self._write, taken)
             elif not closing:
                 self._attempt(self._prune_step, taken)
-            self._writing = []
+            with self._wake:
+                self._writing = []
             # A shutdown does not wait for a database that is not available.
             if closing and (self.failures or not taken):
                 return
@@ -152,16 +184,16 @@ class HistoryWriter:
             if self.failures:
                 logger.warning("history is written again after %d failures", self.failures)
             self.failures = 0
-            if self._queue.lost is None:  # else the reason is needed for the gap
-                self.last_error = None
+            self.last_error = None
             if taken:
+                with self._wake:
+                    self._queue.done(taken)
                 # Set last: a thread that waits for it must see the other attributes updated.
                 self.last_written = taken[-1].number
 
     def _write(self, taken: list[QueuedBatch]) -> None:
-        lost = self._queue.lost
         with self._store.write_transaction() as connection:
-            for gap in self._gaps(lost):
+            for gap in self._gaps():
                 write_gap(connection, gap)
             if not self._restored:
                 # The previous hub's checkpoints could not be read at the start. Close what they
@@ -174,21 +206,25 @@ class HistoryWriter:
                 write_batch(connection, self._ids, queued.batch)
         self._restored = True
         self._recorded_damage = self._store.damage_message
+        self._lost = []
         self._batches_per_transaction = _MAX_BATCHES_PER_TRANSACTION
-        with self._wake:
-            # Else more was lost meanwhile: the next write replaces the gap by a longer one.
-            if self._queue.lost == lost:
-                self._queue.lost = None
 
-    def _gaps(self, lost: LostRange | None) -> Iterator[Gap]:
-        if lost is not None:
-            yield Gap(start=lost[0], end=lost[1], why=self._gap_reason())
+    def _gaps(self) -> Iterator[Gap]:
+        yield from self._lost
         damage = self._store.damage_message
         if damage is not None and damage != self._recorded_damage:
             yield Gap(start=0.0, end=self._clock(), why=damage)
 
-    def _gap_reason(self) -> str:
-        return self.last_error or "it could not be written"
+    def _is_expired(self, row: SeriesRow, now: float) -> bool:
+        """Whether a row of the finest grain is too old to be stored, as in a backlog.
+
+        Rows of the other grains are stored at any age: a restarted hub makes coarser ones of
+        them.
+        """
+        keep_seconds = self._retention.series_seconds.get(row.grain_seconds)
+        if row.grain_seconds != GRAINS[0] or keep_seconds is None:
+            return False
+        return row.start + MAX_ROW_SECONDS < now - keep_seconds
 
     def _prune_step(self, _: list[QueuedBatch]) -> None:
         """Delete some expired rows; batches that arrive meanwhile are written in between."""
@@ -229,9 +265,8 @@ class HistoryWriter:
             if len(taken) > 1:
                 self._queue.requeue(taken)
                 return
-            for queued in taken:
-                self._queue.mark_lost(queued.at, self._clock())
-        self.last_error = f"a bug: {error!r}"
+            self._queue.done(taken)
+        self._lost += [Gap(start=one.since, end=one.at, why=f"a bug: {error!r}") for one in taken]
         logger.error("dropped a history batch that cannot be written", exc_info=error)
 
 
