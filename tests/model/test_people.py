@@ -38,6 +38,12 @@ def test_a_user_is_counted_over_all_nodes() -> None:
     assert (alice.idle_gpus, alice.idle_seconds) == (0, None)
 
 
+def test_since_is_a_time_of_the_hubs_clock() -> None:
+    card = busy_gpu(0, process("alice", 10.0, started_at=NOW - 5 * HOUR))
+    slow = replace(node("a", card), clock_skew_seconds=3 * HOUR)  # its clock is behind
+    assert named("alice", slow).since == NOW - 2 * HOUR
+
+
 def test_several_processes_on_one_gpu_are_one_gpu() -> None:
     both = busy_gpu(0, process("alice", 1.0, pid=1), process("alice", 2.0, pid=2))
     assert named("alice", node("a", both)).gpus == 1

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.history import Job, Ribbon, RibbonPoint, Sums, Usage, Usages
+from fleet_smi.model.mig import instance_weights
 from fleet_smi.model.usage_report import (
     Price,
     add_sums,
@@ -102,6 +103,23 @@ def test_a_gpu_with_instances_is_listed_by_instance() -> None:
     )
     names = [each.name for each in report.least_used]
     assert names == ["mig01:0 1g.5gb", "mig01:0 1g.5gb+me", "mig01:0 3g.20gb", "mig01:1"]
+
+
+def test_instances_are_compared_by_their_own_hours() -> None:
+    mig = samples.sliced().gpus[0]
+    weights = instance_weights(mig)
+    hours = [20.0, 1.0, 30.0]
+    rows = [
+        Usage(name=part.uuid, sums=sums(own * weight, 0.5))
+        for part, weight, own in zip(mig.instances, weights, hours, strict=True)
+    ]
+    whole = Usage(name="whole", sums=sums(10, 0.5))
+    had = replace(NOTHING, rows=(*rows, whole))
+    nodes = view(replace(samples.sliced(), gpus=(mig,)), node("n", gpu(0, "whole")))
+    report = build_usage_report(NOTHING, had, nodes, ribbon(), (), to_local_time=utc)
+    found = [round(row.sums.gpu_seconds / HOUR, 6) for row in report.least_used]
+    assert found == [1.0, 10.0, 20.0, 30.0]
+    assert report.least_used[1].name == "n:0"
 
 
 def test_too_many_jobs_are_left_out() -> None:

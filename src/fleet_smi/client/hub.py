@@ -121,9 +121,16 @@ class HubClient:
         """GPUs by state over time for the whole fleet, and the gaps of the history."""
         return self._get_range("ribbon", Ribbon, since, until, columns=columns)
 
-    def jobs(self, since: Moment, until: Moment = "now", **filters: str | None) -> JobTable:
-        """The jobs, the latest first; filtered by `user` or `node`."""
-        return self._get_range("jobs", JobTable, since, until, **filters)
+    def jobs(
+        self,
+        since: Moment,
+        until: Moment = "now",
+        *,
+        idlest: int | None = None,
+        **filters: str | None,
+    ) -> JobTable:
+        """The jobs, the latest first, or this many of the idlest; filtered by `user` or `node`."""
+        return self._get_range("jobs", JobTable, since, until, idlest=idlest, **filters)
 
     def job(self, job_id: str) -> Job:
         """One job with all its parts."""

@@ -230,7 +230,7 @@ def _merged(theirs: list[Holding]) -> Holding:
 
 def _person(user: str, theirs: list[Holding]) -> Person:
     idle = [holding for holding in theirs if holding.idle]
-    starts = [process.started_at for one in theirs for process in one.processes]
+    starts = [_start(process, one.node) for one in theirs for process in one.processes]
     return Person(
         user=user,
         seen=user != HIDDEN_USER,
@@ -242,6 +242,13 @@ def _person(user: str, theirs: list[Holding]) -> Person:
         idle_seconds=_longest(holding.idle_seconds for holding in idle),
         since=min((start for start in starts if start is not None), default=None),
     )
+
+
+def _start(process: Process, node: NodeView) -> float | None:
+    """Return the start of a process by the hub's clock; its node has told its own."""
+    if process.started_at is None:
+        return None
+    return process.started_at + (node.clock_skew_seconds or 0.0)
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

@@ -7,13 +7,14 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
 from fleet_smi.model.history import Gap, Job, Ribbon, RibbonPoint, Sums, Usage, Usages
+from fleet_smi.model.mig import instance_weights
 from fleet_smi.model.safe_text import natural_sort_key
 
 HOUR_SECONDS = 3600.0
 _JOULES_PER_KILOWATT_HOUR = 3.6e6
 _TAKEN: tuple[State, ...] = ("busy", "held", "ghost")
 _MAX_LEAST_USED = 5
-_MAX_WASTE = 10
+MAX_WASTE = 10
 _MIN_WASTE_SECONDS = 3600.0
 
 
@@ -86,18 +87,18 @@ def build_usage_report(
 def _waste(jobs: Iterable[Job]) -> tuple[Job, ...]:
     idle = [job for job in jobs if job.sums.idle_seconds >= _MIN_WASTE_SECONDS]
     idle.sort(key=lambda job: (-job.sums.idle_seconds, job.id))
-    return tuple(idle[:_MAX_WASTE])
+    return tuple(idle[:MAX_WASTE])
 
 
 def _least_used(gpus: Usages, nodes: Iterable[NodeView]) -> tuple[Usage, ...]:
     """Return the GPUs and instances of reporting nodes that worked the least."""
     known = {row.name: row.sums for row in gpus.rows}
     found = [
-        Usage(name=name, sums=known.get(uuid, Sums()))
+        Usage(name=name, sums=scale_sums(known.get(uuid, Sums()), 1.0 / weight))
         for node in nodes
         if not node.silent
         for gpu in node.gpus
-        for name, uuid in _parts(f"{node.name}:{gpu.index}", gpu)
+        for name, uuid, weight in _parts(f"{node.name}:{gpu.index}", gpu)
     ]
     found.sort(
         key=lambda row: (
@@ -109,10 +110,17 @@ def _least_used(gpus: Usages, nodes: Iterable[NodeView]) -> tuple[Usage, ...]:
     return tuple(found[:_MAX_LEAST_USED])
 
 
-def _parts(name: str, gpu: JudgedGpu) -> list[tuple[str, str]]:
-    """Return name and UUID of what can be used of a GPU: itself, or its instances."""
-    cut = [(f"{name} {part.profile or 'instance'}", part.uuid) for part in gpu.instances]
-    return cut or [(name, gpu.uuid)]
+def _parts(name: str, gpu: JudgedGpu) -> list[tuple[str, str, float]]:
+    """Return name, UUID and weight of what can be used of a GPU: itself, or its instances.
+
+    The time of an instance is counted as that part of a GPU; divided by the weight it can be
+    compared with the time of others.
+    """
+    cut = [
+        (f"{name} {part.profile or 'instance'}", part.uuid, weight)
+        for part, weight in zip(gpu.instances, instance_weights(gpu), strict=True)
+    ]
+    return cut or [(name, gpu.uuid, 1.0)]
 
 
 def _worked_seconds(sums: Sums) -> float:
@@ -132,6 +140,17 @@ def add_sums(sums: Iterable[Sums]) -> Sums:
         busy_seconds=sum(one.busy_seconds for one in addends),
         idle_seconds=sum(one.idle_seconds for one in addends),
         energy_joules=sum(one.energy_joules for one in addends),
+    )
+
+
+def scale_sums(sums: Sums, factor: float) -> Sums:
+    """Multiply sums by a factor."""
+    return Sums(
+        gpu_seconds=factor * sums.gpu_seconds,
+        measured_seconds=factor * sums.measured_seconds,
+        busy_seconds=factor * sums.busy_seconds,
+        idle_seconds=factor * sums.idle_seconds,
+        energy_joules=factor * sums.energy_joules,
     )
 
 

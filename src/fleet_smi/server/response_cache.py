@@ -9,8 +9,10 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from msgspec import UNSET
 from starlette.responses import Response
 
+from fleet_smi.model.moment import parse_moment
 from fleet_smi.server.endpoint import RequestContext
 
 _MIN_GZIP_BYTES = 2048
@@ -46,7 +48,7 @@ async def cached_json_response(
     tag = _etag(context)
     if tag not in client_tags:
         # By what the sender may see as well: an admin's body must not reach a viewer.
-        key = context.request.url.path, context.query, context.command_visibility
+        key = context.request.url.path, context.query, context.command_visibility, _moment(context)
         tag, body = await context.services.cache.get_or_compute(key, encode_tagged)
     headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
     if tag in client_tags:
@@ -83,4 +85,11 @@ async def encoded_response(
 
 def _etag(context: RequestContext) -> str:
     # Weak: the gzipped and the plain body have the same tag, and a body may be newer than it.
-    return f'W/"{context.hub.instance_id}-{context.hub.version}-{context.command_visibility}"'
+    version = f"{context.hub.instance_id}-{context.hub.version}{_moment(context)}"
+    return f'W/"{version}-{context.command_visibility}"'
+
+
+def _moment(context: RequestContext) -> str:
+    """The second of the past that a query is about: "-2h" is another one in every second."""
+    at = getattr(context.query, "at", UNSET)
+    return "" if at is UNSET else f"@{parse_moment(at, context.hub.clock()):.0f}"

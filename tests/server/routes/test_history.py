@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from fleet_smi.server.routes import jobs
 from tests.builders import HOUR, MINUTE
+from tests.machines import wait_until
 from tests.server.routes.sample_history import (
     COMMAND,
     STEP,
@@ -141,6 +143,32 @@ def test_a_job_has_its_parts_and_advice(hub: ThreadedHub) -> None:
     for unknown in ("6afa8b27-7a50521f", "nonsense", "f" * 40):
         response = hub.request("GET", f"/api/v1/history/jobs/{unknown}")
         assert (response.status, error_code(response)) == (404, "unknown_job")
+
+
+def test_the_idlest_jobs_are_chosen_by_the_hub(
+    hub: ThreadedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (job,) = get_json(hub, "history/jobs?since=3h")["rows"]
+    monkeypatch.setattr(jobs, "_MAX_JOBS", 0)
+    assert hub.request("GET", "/api/v1/history/jobs?since=3h").status == 400
+    monkeypatch.setattr(jobs, "_MAX_JOBS", 1)  # as many as it chooses, of any number
+    assert get_json(hub, "history/jobs?since=3h&idlest=1")["rows"] == [job]
+    assert hub.request("GET", "/api/v1/history/jobs?since=3h&idlest=0").status == 400
+
+
+def test_a_relative_moment_has_another_etag_in_another_second(hub: ThreadedHub) -> None:
+    for path in ("fleet", "people", "free"):
+        first = hub.request("GET", f"/api/v1/{path}?at=-65m")
+        tag = first.headers.get("etag", "")
+
+        def has_changed(path: str = path, tag: str = tag) -> bool:
+            again = hub.request("GET", f"/api/v1/{path}?at=-65m", If_None_Match=tag)
+            return again.status == 200 and again.headers.get("etag") != tag
+
+        if tag:
+            wait_until(has_changed)
+    past = "/api/v1/fleet?at=1000000000"
+    assert hub.request("GET", past).status == 400  # before the history
 
 
 @pytest.mark.parametrize(

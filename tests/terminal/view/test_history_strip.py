@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from fleet_smi.model.fleet import STATES, FleetView, Verdict
 from fleet_smi.model.history import GpuOfNode, Strip, StripRun, Strips
-from fleet_smi.terminal.paint import Paint
+from fleet_smi.terminal.paint import Paint, display_width
 from fleet_smi.terminal.view import history_strip, time_axis
 from fleet_smi.terminal.view.history_strip import STATE_FILLS, strip_columns
 from tests.golden import assert_matches_golden
@@ -74,6 +75,35 @@ def test_a_user_across_two_states_is_named_once() -> None:
     strip, at_the_end = line.split("  0%  ")
     assert strip.count("bob") == 1 and "█▒" in strip
     assert at_the_end == "held · bob"
+
+
+def test_a_user_whose_first_run_is_narrow_is_named_in_a_later_one() -> None:
+    night = make_strip(
+        gpu(3),
+        NOW - HOUR,
+        NOW,
+        (2 / 45, "busy", "mei", 0, 90.0),
+        (40 / 45, "held", "mei", 0, 0.0),
+        (1.0, "busy", "mei", 0, 80.0),
+    )
+    line = shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(night,)), 80).splitlines()[1]
+    assert " ██mei 0 ▒▒▒" in line
+    assert line.count("mei") == 2  # once in the strip, once as its end
+
+
+@pytest.mark.parametrize("user, named", [("mei", True), ("山田太郎", False)])
+def test_a_user_with_narrow_runs_only_is_named_across_them(user: str, named: bool) -> None:
+    edges = [at / 15 for at in range(1, 16)]
+    turns = [(end, ("busy", "held")[at % 2], user, 0, None) for at, end in enumerate(edges)]
+    strip = make_strip(gpu(3), NOW - HOUR, NOW, *turns)  # type: ignore[arg-type]
+    line = shown(Strips(start=NOW - HOUR, end=NOW, columns=45, rows=(strip,)), 80).splitlines()[1]
+    assert (" mei ▒▒███▒▒▒" in line) == named
+    assert display_width(line) <= 80
+
+
+def test_a_range_that_begins_before_the_history_says_so() -> None:
+    strips = replace(lab_hour(strip_columns(80)), history_begins=NOW - HOUR / 2)
+    assert "The history begins at 2026-03-04 13:36." in shown(strips, 80)
 
 
 def test_the_final_state_is_that_of_the_end_and_not_of_its_column() -> None:

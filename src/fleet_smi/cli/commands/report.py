@@ -85,7 +85,13 @@ def _build_report(
 
 
 def _jobs(hub: "HubClient", since: float, until: str) -> "tuple[Job, ...] | None":
-    """Return the jobs of the range; `None` if the hub refuses because there are too many."""
+    """Return the idlest jobs of the range; `None` if an older hub refuses to choose them."""
+    from fleet_smi.model.usage_report import MAX_WASTE
+
+    try:
+        return hub.jobs(since, until, idlest=MAX_WASTE).rows
+    except UsageError:
+        pass
     try:
         return hub.jobs(since, until).rows
     except UsageError:

@@ -1,9 +1,11 @@
 """`/api/v1/history/jobs`: the jobs of users, which GPUs each held and how it used them."""
 
 import asyncio
+import heapq
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
@@ -29,14 +31,18 @@ _MAX_JOB_SECONDS = 31 * 86400.0
 
 
 class JobsQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A time range; jobs of one `user`, or on a `node` given by its id or a pattern of names."""
+    """A time range; jobs of one `user`, or on a `node` given by its id or a pattern of names.
+
+    `idlest` selects this many of them, those with the most idle time first.
+    """
 
     user: GlobText | UnsetType = UNSET
     node: GlobText | UnsetType = UNSET
+    idlest: Annotated[int, Meta(ge=1, le=1000)] | UnsetType = UNSET
 
 
 async def list_jobs(context: RequestContext) -> Response:
-    """The jobs of a time range, the latest first, without their parts."""
+    """The jobs of a time range, the latest or the idlest first, without their parts."""
     query: JobsQuery = context.query
     start, end = await parse_range(context, query)
     history = require_history(context)
@@ -81,11 +87,14 @@ async def _find_job(job_id: str, occupancies: Sequence[GpuOccupancies]) -> Job |
 def _select_jobs(query: JobsQuery, occupancies: Sequence[GpuOccupancies]) -> list[Job]:
     """The jobs with a part on the requested node; each with all its parts."""
     node = query.node
-    return [
+    jobs = [
         job
         for job in group_jobs(occupancies)
         if node is UNSET or any(matches_node(part.gpu, node) for part in job.parts)
     ]
+    if query.idlest is not UNSET:
+        jobs = heapq.nlargest(query.idlest, jobs, key=lambda job: job.sums.idle_seconds)
+    return jobs
 
 
 ENDPOINTS = (

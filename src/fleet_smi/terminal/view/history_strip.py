@@ -1,6 +1,9 @@
 """Screen of `fleet-smi history`: a heat strip, one row per GPU and one column per time slot."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from msgspec.structs import replace
 
 from fleet_smi.model.fleet import FleetView, State
 from fleet_smi.model.history import NO_USER, GpuOfNode, Strip, StripRun, Strips
@@ -149,6 +152,7 @@ class _Page:
         ]
 
     def _run_spans(self, runs: Sequence[StripRun]) -> Iterator[Span]:
+        stretch: list[tuple[str, StripRun]] = []  # adjacent runs of one user
         previous: StripRun | None = None
         column = 0
         for run in runs:
@@ -156,11 +160,19 @@ class _Page:
             # Rounding can leave a short run without a column of its own.
             if last <= max(first, column):
                 continue
+            same_user = (
+                previous is not None and first <= column and previous.user == run.user != NO_USER
+            )
+            if not same_user:
+                yield from _named(stretch)
+                stretch = []
             if first > column:
                 yield " " * (first - column), None
                 previous = None
-            yield _run_text(run, last - max(first, column), previous), run.state
+            width = last - max(first, column)
+            stretch.append((_run_text(run, width, previous, same_user=same_user), run))
             previous, column = run, last
+        yield from _named(stretch)
 
     def _column(self, at: float) -> int:
         strips = self._strips
@@ -210,15 +222,48 @@ def _row_label(gpu: GpuOfNode, model_width: int) -> str:
     return f"{align_right(index, _INDEX_WIDTH)} {align_left(' '.join(words), model_width)}{_GAP}"
 
 
-def _run_text(run: StripRun, columns: int, previous: StripRun | None) -> str:
-    """Return one run: an edge, user and load where they fit, and the fill of its state."""
-    is_long = columns >= _MIN_LABELED_RUN
-    same_user = previous is not None and previous.user == run.user != NO_USER
+def _run_text(run: StripRun, columns: int, previous: StripRun | None, *, same_user: bool) -> str:
+    """Return one run without its user: an edge, and the fill of its state."""
     # Two runs of one state would merge into one without an edge between them.
     same_state = previous is not None and previous.state == run.state and columns > 1
+    is_long = columns >= _MIN_LABELED_RUN
     edge = _EDGE if previous is not None and not same_user and (is_long or same_state) else ""
-    name = _user_label(run, columns - len(edge) - 1) if is_long and not same_user else ""
-    return edge + name + STATE_FILLS[run.state] * (columns - len(edge) - display_width(name))
+    return edge + STATE_FILLS[run.state] * (columns - len(edge))
+
+
+def _named(stretch: Sequence[tuple[str, StripRun]]) -> Iterator[Span]:
+    """Yield adjacent runs of one user, with their name in the first that has room for it.
+
+    Where none has, it is written across them: a user must not disappear because their GPU was
+    busy and idle by turns.
+    """
+    texts = [text for text, _ in stretch]
+    for at, (text, run) in enumerate(stretch):
+        edge = text[: text.startswith(_EDGE)]
+        if len(text) < _MIN_LABELED_RUN:
+            continue
+        if name := _user_label(run, len(text) - len(edge) - 1):
+            fill = STATE_FILLS[run.state] * (len(text) - len(edge) - display_width(name))
+            texts[at] = edge + name + fill
+            break
+    else:
+        texts = _named_across(texts, [run for _, run in stretch])
+    for text, (_, run) in zip(texts, stretch, strict=True):
+        yield text, run.state
+
+
+def _named_across(texts: Sequence[str], runs: Sequence[StripRun]) -> list[str]:
+    """Return the texts of runs, too short for a name each, with the name across them."""
+    whole = "".join(texts)
+    if len(texts) < 2 or len(whole) < _MIN_LABELED_RUN:
+        return list(texts)
+    edge = whole[: whole.startswith(_EDGE)]
+    name = _user_label(replace(runs[0], busy_percent=None), len(whole) - len(edge) - 1)
+    if display_width(name) != len(name):  # a wide letter cannot be cut in two
+        return list(texts)
+    whole = edge + name + whole[len(edge) + len(name) :]
+    ends = [*accumulate(map(len, texts))]
+    return [whole[end - len(text) : end] for text, end in zip(texts, ends, strict=True)]
 
 
 def _user_label(run: StripRun, width: int) -> str:

@@ -61,6 +61,26 @@ def test_usage_is_summed_by_user_group_node_model_and_gpu(store: HistoryStore) -
     assert [each.daily for each in found.rows] == [(300.0,), (50.0,)]
 
 
+def test_an_instance_counts_as_the_model_of_its_gpu(store: HistoryStore) -> None:
+    part = gpu(1, 1, model="1g.10gb", parent=gpu(1, 0).uuid)
+    orphan = gpu(2, 0, model="2g.20gb", parent="GPU-never-described")
+    batch = WriteBatch(
+        nodes=[node(1), node(2)],
+        gpus=[gpu(1, 0), part, orphan],
+        usage=[
+            usage(hour, seconds, gpu_key=where)
+            for hour in range(DAY, DAY + 9 * 86400, HOUR)  # in hours, days and weeks
+            for seconds, where in ((100.0, place(1, 0)), (10.0, place(1, 1)), (1.0, place(2, 0)))
+        ],
+    )
+    found = queries_over(store, batch).usages(DAY + HOUR, DAY + 9 * 86400, "model", daily=True)
+    hours = 9 * 24 - 1
+    assert {row.name: row.sums.gpu_seconds for row in found.rows} == {
+        "H100": 110.0 * hours,
+        "unknown": 1.0 * hours,
+    }
+
+
 _hours = st.integers(0, 600) | st.integers(0, 80)
 
 _usages = st.lists(

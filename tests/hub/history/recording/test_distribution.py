@@ -42,5 +42,9 @@ def test_instances_count_as_fractions_that_add_up_to_their_gpu() -> None:
     assert kept.gpu_seconds(user="alice") == approx_sum(14 * 4 / 7)
     assert kept.gpu_seconds(user="bob") == approx_sum(14 * 1 / 7)
     assert kept.gpu_seconds() == approx_sum(14.0)
+    # Two sevenths belong to no instance: nobody can be busy on them.
+    assert kept.gpu_seconds(state="busy") == approx_sum(14 * 5 / 7)
+    assert kept.gpu_seconds(user=NO_USER, state="free") == approx_sum(14 * 2 / 7)
+    assert [one.state for one in kept.periods(FIRST_GPU)] == ["busy"]
     assert kept.gpus[NODE_ID, small.uuid].parent == FIRST_GPU
     assert {row.uuids for row in kept.series()} == {(FIRST_GPU, big.uuid, small.uuid)}

@@ -2,6 +2,7 @@
 
 import logging
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 from sqlalchemy import Connection, inspect, select, text
 
 from fleet_smi.errors import StateError, UsageError
+from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.storage import migrations, schema
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
+from fleet_smi.hub.history.storage.writer import HistoryWriter
+from tests.hub.history.batches import KEEP_ALL, numbered_batch
 from tests.postgres import Postgres
 
 
@@ -133,6 +137,25 @@ def test_a_damaged_file_is_set_aside_and_replaced(
     assert store.damage_message == f"history.db was damaged and is set aside as {aside.name}"
     assert store.damage_message in caplog.text
     assert version_in(store) == str(migrations.schema_version())
+    store.close()
+
+
+def test_an_emptied_file_is_filled_anew_and_the_past_is_a_gap(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "history.db"
+    first = open_history(path)
+    assert first.damage_message is None  # a new one has lost nothing
+    first.close()
+    path.write_bytes(b"")
+    store = open_history(path)
+    assert store.damage_message == "history.db was empty: what it had is lost"
+    assert store.damage_message in caplog.text
+    writer = HistoryWriter(store, KEEP_ALL)
+    writer.put(numbered_batch(1))
+    writer.close()
+    (gap,) = HistoryQueries(store).gaps(0.0, time.time())
+    assert (gap.start, gap.why) == (0.0, store.damage_message)
     store.close()
 
 

@@ -6,7 +6,17 @@ from math import inf
 from operator import add
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Double, FromClause, Select, Table, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Double,
+    FromClause,
+    Select,
+    Table,
+    case,
+    func,
+    select,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -234,7 +244,13 @@ def _group_key(
     if by == "gpu":
         return gpu, table
     of_gpu = table.join(gpus, gpus.c.key == gpu)
-    return (gpus.c.node if by == "node" else gpus.c.model), of_gpu
+    if by == "node":
+        return gpus.c.node, of_gpu
+    # The model of an instance is its profile: it counts as part of the model of its GPU.
+    whole = gpus.alias("whole")
+    is_part = (whole.c.node == gpus.c.node) & (whole.c.uuid == gpus.c.parent)
+    model = case((gpus.c.parent.is_(None), gpus.c.model), else_=whole.c.model)
+    return model, of_gpu.outerjoin(whole, is_part)
 
 
 def _in_range(table: Table, buckets: BucketRange) -> ColumnElement[bool]:
@@ -254,7 +270,8 @@ def _names_by_key(connection: Connection, by: GroupBy) -> dict[Any, str]:
         "model": select(gpus.c.model, func.coalesce(gpus.c.model, _UNKNOWN_MODEL)).distinct(),
         "gpu": select(gpus.c.key, gpus.c.uuid),
     }
-    return dict(connection.execute(queries[by]).all())
+    names: dict[Any, str] = dict(connection.execute(queries[by]).all())
+    return {None: _UNKNOWN_MODEL, **names} if by == "model" else names
 
 
 def _sums(numbers: SumValues) -> Sums:

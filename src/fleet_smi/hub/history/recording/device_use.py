@@ -7,8 +7,9 @@ from msgspec import Struct
 from fleet_smi.hub.history.series.layout import BUSY_INDEX, POWER_INDEX, gpu_offset
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.history import Holder
+from fleet_smi.model.mig import instance_weights
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
-from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.model.verdict.hysteresis import Standing
 from fleet_smi.model.verdict.readings import is_display, is_service
 
@@ -17,7 +18,6 @@ _IN_USE_STATES: tuple[State, ...] = ("busy", "held", "ghost")
 _STATES_WITH_HOLDER: tuple[State, ...] = ("busy", "held")
 _HIDDEN_HOLDER = Holder(pid=0, user=HIDDEN_USER)
 _MAX_COMMAND_CHARACTERS = 400
-_SLICES_PER_GPU = 7  # MIG profiles count compute slices in sevenths
 # Some platforms report starts in whole seconds, and all move when the node's clock is set.
 _SAME_START_SECONDS = 5.0
 
@@ -27,7 +27,8 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
 
     `weight` is the fraction of a GPU that it counts as. `busy_index` and `power_index` are the
     columns of its load and of its GPU's power in the samples of the node; `None` where it has
-    no such column. Its time is charged to its holders while it `is_in_use`.
+    no such column. Its time is charged to its holders while it `is_in_use`. It counts as time in
+    `charged_state` where that differs from its state.
     """
 
     uuid: str
@@ -37,6 +38,7 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     busy_index: int | None = None
     power_index: int | None = None
     holders: tuple[Holder, ...] = ()
+    charged_state: State | None = None
 
     @property
     def is_in_use(self) -> bool:
@@ -83,7 +85,7 @@ def _gpu_uses(
     unassigned = [process for process in gpu.processes or () if process.pid not in instance_pids]
     # Where the driver does not say which instance a process is on, charge the GPU as a whole.
     is_whole = not gpu.instances or (bool(unassigned) and not instance_pids)
-    weights = [0.0 if is_whole else weight for weight in _instance_weights(gpu)]
+    weights = [0.0 if is_whole else weight for weight in instance_weights(gpu)]
     # Instances have no power reading: their processes share the power of the GPU.
     power_index = offsets[gpu.uuid] + POWER_INDEX
     yield _device_use(
@@ -93,7 +95,9 @@ def _gpu_uses(
         weight=max(0.0, 1.0 - sum(weights)),
         busy_index=offsets[gpu.uuid] + BUSY_INDEX if is_whole else None,
         power_index=power_index,
-        may_be_hidden=not gpu.instances,  # else it is busy because an instance is
+        # Else it is busy because an instance is. What is left over is free, even so.
+        may_be_hidden=not gpu.instances,
+        charged_state="free" if gpu.instances and not unassigned else None,
     )
     for instance, weight in zip(gpu.instances, weights, strict=True):
         yield _device_use(
@@ -115,6 +119,7 @@ def _device_use(
     busy_index: int | None = None,
     power_index: int | None = None,
     may_be_hidden: bool = True,
+    charged_state: State | None = None,
 ) -> DeviceUse:
     holders = [_holder(process) for process in _holding_processes(verdict.state, processes)]
     # In a fixed order, because consecutive reports are compared pairwise.
@@ -122,7 +127,14 @@ def _device_use(
     if not holders and may_be_hidden and verdict.state in _STATES_WITH_HOLDER:
         holders = [_HIDDEN_HOLDER]
     return DeviceUse(
-        uuid, verdict.state, verdict.reason, weight, busy_index, power_index, tuple(holders)
+        uuid,
+        verdict.state,
+        verdict.reason,
+        weight,
+        busy_index,
+        power_index,
+        tuple(holders),
+        charged_state if verdict.state in _IN_USE_STATES else None,
     )
 
 
@@ -145,20 +157,3 @@ def _holder(process: Process) -> Holder:
         started_at=process.started_at,
         memory_bytes=process.gpu_memory_bytes,
     )
-
-
-def _instance_weights(gpu: Gpu) -> list[float]:
-    """The fractions of a GPU that its instances are, scaled down to at most 1 in total."""
-    weights = [_instance_weight(instance, gpu) for instance in gpu.instances]
-    total = max(1.0, sum(weights))
-    return [weight / total for weight in weights]
-
-
-def _instance_weight(instance: Instance, gpu: Gpu) -> float:
-    """The fraction by compute slices ("1g.10gb" is 1/7), else by memory, else an equal share."""
-    slices = (instance.profile or "").partition("g.")[0]
-    if slices.isdigit() and 0 < int(slices) <= _SLICES_PER_GPU:
-        return int(slices) / _SLICES_PER_GPU
-    if instance.memory_total_bytes and gpu.memory_total_bytes:
-        return min(1.0, instance.memory_total_bytes / gpu.memory_total_bytes)
-    return 1.0 / len(gpu.instances)

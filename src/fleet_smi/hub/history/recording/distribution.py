@@ -36,5 +36,5 @@ def distribute_usage(interval: OpenInterval, hour: int, buckets: UsageBuckets) -
 def _accumulator(
     buckets: UsageBuckets, hour: int, use: DeviceUse, user: str, group: str
 ) -> UsageAccumulator:
-    bucket = UsageBucket(hour, use.uuid, user, group, use.state)
+    bucket = UsageBucket(hour, use.uuid, user, group, use.charged_state or use.state)
     return buckets.setdefault(bucket, UsageAccumulator())

@@ -69,6 +69,7 @@ class HistoryStore:
         self._prepare_lock = threading.Lock()
         self._prepared = False
         self._damaged = False
+        self._was_emptied = isinstance(location, Path) and _is_emptied(location)
         self._not_ready_message = f"{self.name} is not open yet"
         self._lock_descriptor: int | None = None
         self.engine = self._make_engine()
@@ -198,6 +199,10 @@ class HistoryStore:
         with self._transaction(writes=True) as connection:
             migrate(connection, self.name)
         self._prepared = True
+        if self._was_emptied:
+            self._was_emptied = False
+            self.damage_message = f"{Path(self.name).name} was empty: what it had is lost"
+            logger.error("%s; starting with an empty history", self.damage_message)
 
     def _replace_damaged(self) -> None:
         """Set a damaged file aside; the next `_migrate` creates an empty one."""
@@ -253,6 +258,14 @@ def _create_private_file(path: Path) -> None:
         path.chmod(0o600)
     except OSError as error:
         raise StateError(f"{path} cannot be opened: {error.strerror}") from None
+
+
+def _is_emptied(path: Path) -> bool:
+    """Whether a file without content is there: a hub never leaves one behind."""
+    try:
+        return path.stat().st_size == 0 and not path.with_name(f"{path.name}-wal").exists()
+    except OSError:
+        return False
 
 
 def _set_aside(path: Path) -> str:
