@@ -212,6 +212,20 @@ class FleetState:
                 node.wake_at = inf  # once per silence: the next report sets it again
                 self._mark_dirty(node.node_id)
 
+    @property
+    def latest_report_at(self) -> float:
+        """The time of the latest report of any node; minus infinity without any."""
+        return max([node.at for node in self._nodes.values()], default=-inf)
+
+    def rewind(self, now: float) -> None:
+        """Continue at `now`, because the hub's clock was set back to it."""
+        for node in self._nodes.values():
+            if node.at > now:
+                # Else a restarted agent would count as late, and a dead node as reporting.
+                node.at = now
+                node.wake_at = node.silent_at(self.thresholds)
+                self._mark_dirty(node.node_id)
+
     def take_dirty(self) -> set[str]:
         """Return and clear the ids of the nodes that changed, removed ones included."""
         dirty, self._dirty = self._dirty, set()

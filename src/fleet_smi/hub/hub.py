@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.failure_log import FailureLog
@@ -20,6 +21,7 @@ from fleet_smi.hub.stream import Stream
 from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.process_limit import limit_processes
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.units import format_duration
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,8 @@ _MAX_PUBLISHED_PER_SLOT = 100
 # keeps unsaved reports for that long.
 _MAX_CHECKPOINTS_PER_SECOND = 50
 _RESTART_SECONDS = 30.0
+# Smaller corrections of the clock are waited out: their time has been recorded.
+_MAX_CLOCK_STEP_SECONDS = 30.0
 _MAX_FAILURE_LOGS = 10_000
 
 
@@ -62,6 +66,7 @@ class Hub:
         self.history = history
         self.stream = Stream(fleet, self.instance_id)
         self.clock = clock
+        self._latest_time = -inf
         self.ready = False
         self.reports_received = self.delivery_failures = 0
         self._sources = sources
@@ -99,7 +104,7 @@ class Hub:
 
     def deliver(self, delivery: Delivery) -> None:
         """Apply what a source delivers: a snapshot, a failure, or the end of a failure."""
-        via, now = Via(delivery.source, delivery.target), self.clock()
+        via, now = Via(delivery.source, delivery.target), self._read_clock()
         if isinstance(delivery.result, DeliveryError):
             self.delivery_failures += 1
             self.fleet.record_failure(via, delivery.result.message, now)
@@ -223,6 +228,10 @@ class Hub:
         if self.history is not None:
             with self._guard("history"):
                 self.history.restore()
+        # The clock may have been set back while no hub was running.
+        latest = [self.fleet.latest_report_at]
+        latest += [] if self.history is None else [self.history.latest_report_at]
+        self._latest_time = max(latest)
         for source in self._sources:
             for target in source.targets:
                 self.fleet.add_target(Via(source.name, target))
@@ -250,8 +259,24 @@ class Hub:
                     )
             await asyncio.sleep(_RESTART_SECONDS)  # also after a source that just ended
 
+    def _read_clock(self) -> float:
+        """The time; where the clock was set back, fleet and history continue from there."""
+        now, latest = self.clock(), self._latest_time
+        self._latest_time = now
+        if now < latest - _MAX_CLOCK_STEP_SECONDS:
+            back_seconds = latest - now
+            logger.warning(
+                "the clock of the hub was set back by %s: the history continues from there",
+                format_duration(back_seconds),
+            )
+            self.fleet.rewind(now)
+            if self.history is not None:
+                with self._guard("history"):
+                    self.history.rewind(now, back_seconds)
+        return now
+
     def _collect_changes(self) -> None:
-        now = self.clock()
+        now = self._read_clock()
         self.fleet.tick(now)
         if self.history is not None:
             with self._guard("history"):

@@ -54,8 +54,14 @@ def range_notes(
     for gap in report.gaps:
         # Only the part within the range: a damaged file is a gap from the beginning of time.
         end = min(now, usages.end) if gap.end is None else min(gap.end, usages.end)
-        lasted = format_elapsed(max(0.0, end - max(gap.start, usages.start)))
-        yield f"no history was recorded for {lasted}: {gap.why}"
+        seconds = end - max(gap.start, usages.start)
+        # One without a length only says what happened.
+        is_event = seconds <= 0
+        yield (
+            gap.why
+            if is_event
+            else (f"no history was recorded for {format_elapsed(seconds)}: {gap.why}")
+        )
     if usages.unwritten is not None:
         since = to_local_time(usages.unwritten.start)
         yield f"the figures are old: nothing after {since:%H:%M:%S} is counted yet: " + (

@@ -8,7 +8,7 @@ from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.history.recording.rows import Checkpoint, NodeRow, Presence, UsageRow, WriteBatch
 from fleet_smi.hub.history.series.codec import MAX_ROW_SECONDS, slice_row_at
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
-from fleet_smi.model.history import GpuOfNode, Occupancy, Period, RibbonPoint
+from fleet_smi.model.history import Gap, GpuOfNode, Occupancy, Period, RibbonPoint
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON
 
@@ -20,6 +20,7 @@ class InMemoryHistory:
 
     def __init__(self) -> None:
         self.batches: list[WriteBatch] = []
+        self.gaps: list[Gap] = []
         self.nodes: dict[str, NodeRow] = {}
         self.gpus: dict[GpuKey, GpuOfNode] = {}
         self.moments: dict[float, RibbonPoint] = {}
@@ -32,10 +33,13 @@ class InMemoryHistory:
 
     def put(self, batch: WriteBatch) -> int:
         self.batches.append(batch)
+        self.gaps += batch.gaps
         self.nodes |= {row.node_id: row for row in batch.nodes}
         self.gpus |= {(row.node_id, row.uuid): row for row in batch.gpus}
         self.moments |= {row.at: row for row in batch.moments}
         self._periods |= {(place, row.start): row for place, row in batch.periods}
+        for place, start, pid in batch.removed_occupancies:
+            self._occupancies.pop((place, start, pid), None)
         for place, row in batch.occupancies:
             self._occupancies[place, row.start, row.holder.pid] = row
         self._presence |= {(row.node_id, row.start): row for row in batch.presence}

@@ -16,6 +16,7 @@ from fleet_smi.hub.history.recording.rows import Checkpoint, Presence, WriteBatc
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter
+from fleet_smi.model.history import Gap
 from tests.builders import NOON, process, snapshot
 from tests.builders import gpu as card_of
 from tests.hub.history.batches import (
@@ -24,6 +25,7 @@ from tests.hub.history.batches import (
     gpu,
     node,
     numbered_batch,
+    occupancy,
     period,
     place,
     series_row,
@@ -88,6 +90,28 @@ def test_writing_a_batch_twice_changes_nothing(store: HistoryStore) -> None:
             writer.put(batch)
         all_written(writer)
     assert rows_in(store) == once
+
+
+def test_gaps_are_written_and_joined_occupancies_removed(store: HistoryStore) -> None:
+    last = WriteBatch(
+        gaps=[Gap(start=5.0, end=5.0, why="the clock was set back")],
+        removed_occupancies=[
+            (place(), float(DAY + 10), 100),
+            (place(), float(DAY + 20), 100),
+            (place(), 1.0, 1),
+        ],
+        occupancies=[(place(), occupancy(float(DAY + 20), float(DAY + 40)))],
+    )
+    with writing(store) as writer:
+        for batch in (numbered_batch(1), numbered_batch(2), numbered_batch(3), last):
+            writer.put(batch)
+        all_written(writer)
+    (found,) = HistoryQueries(store).occupancies(0.0, 1e12)
+    assert [(one.start, one.end) for one in found.occupancies] == [
+        (DAY + 20, DAY + 40),
+        (DAY + 30, DAY + 40),
+    ]
+    assert HistoryQueries(store).gaps(0.0, 9.0) == last.gaps
 
 
 def test_a_renamed_node_keeps_its_id(store: HistoryStore) -> None:

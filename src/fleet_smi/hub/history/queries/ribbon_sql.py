@@ -19,7 +19,7 @@ def read_ribbon(connection: Connection, start: float, end: float, max_columns: i
 def read_gaps(connection: Connection, start: float, end: float) -> list[Gap]:
     """The gaps in which rows could not be written, the oldest first."""
     columns = schema.gaps.c
-    query = select(schema.gaps).where(columns.end > start, columns.start < end)
+    query = select(schema.gaps).where(columns.end >= start, columns.start < end)
     rows = connection.execute(query.order_by(columns.start))
     return [Gap(start=since, end=until, why=why) for since, until, why in rows]
 

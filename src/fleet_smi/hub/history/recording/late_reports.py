@@ -97,7 +97,14 @@ class LateReports:
         continues = self._late_recorder.last_report_at <= next_at < self._gap[1]
         end = self._late_recorder.end_by(next_at if continues else self._gap[1], self._batch)
         batch.periods += self._batch.periods
-        batch.occupancies += self._batch.occupancies
+        # Rows are removed before others are written: one that is not written yet is left out.
+        removed = set(self._batch.removed_occupancies)
+        batch.removed_occupancies += removed
+        batch.occupancies = [
+            (key, row)
+            for key, row in batch.occupancies
+            if (key, row.start, row.holder.pid) not in removed
+        ] + self._batch.occupancies
         batch.presence += self._batch.presence
         # Rows that reach beyond the gap would replace stored rows that hold more.
         slices = [slice_row(row, *self._gap) for row in self._batch.series]

@@ -7,13 +7,20 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.recording.device_use import DeviceUse, is_same_process
+from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.distribution import distribute_usage
 from fleet_smi.hub.history.recording.intervals import Occupant, OpenInterval, begin_interval
 from fleet_smi.hub.history.recording.ledger_state import LedgerState, TimeGap
+from fleet_smi.hub.history.recording.occupancy_joins import (
+    MAX_ENDED,
+    TOLERANCE_SECONDS,
+    EndedOccupant,
+    join_occupant,
+)
 from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
 from fleet_smi.hub.history.recording.usage import (
     HOUR_SECONDS,
+    UsageAccumulator,
     UsageBuckets,
     add_buckets,
     filter_hours,
@@ -40,11 +47,13 @@ class Ledger:
     __slots__ = (
         "_buckets",
         "_dormant",
+        "_ended",
         "_hour",
         "_intervals",
         "_node_id",
         "_since",
         "_successor",
+        "counted_until",
         "gaps",
     )
 
@@ -58,6 +67,9 @@ class Ledger:
         self._intervals, self._dormant = state.intervals, state.dormant
         self._buckets: UsageBuckets = dict(state.buckets)
         self.gaps = state.gaps
+        self._ended = state.ended
+        self.counted_until = state.counted_until
+        """Usage up to then was counted before the clock was set back."""
 
     def to_state(self) -> LedgerState:
         """Return the open state; it shares objects with this ledger: encode it immediately."""
@@ -68,6 +80,8 @@ class Ledger:
             dormant=self._dormant,
             buckets=list(self._buckets.items()),
             gaps=self.gaps,
+            ended=self._ended,
+            counted_until=self.counted_until,
         )
 
     def add_usage(self, start: float, end: float, sums: FigureSums, batch: WriteBatch) -> None:
@@ -101,7 +115,7 @@ class Ledger:
             )
         for interval in previous.values():
             self._end_interval(interval, (), at, batch)
-        self._dormant = {}
+        self._end_dormant()
 
     def update_some(self, uses: Iterable[DeviceUse], at: float, batch: WriteBatch) -> None:
         """Set the uses of some devices from `at` on; all others stay as they are."""
@@ -142,6 +156,37 @@ class Ledger:
         self._intervals, self._since = {}, None
         recent = [gap for gap in self.gaps if gap[1] > end - _GAP_MAX_AGE_SECONDS]
         self.gaps = [*recent, (start, end)][-_MAX_GAPS:]
+        self._ended = [ended for ended in self._ended if self._borders_gap(ended)]
+
+    def rewind(self, at: float, counted_until: float, batch: WriteBatch) -> "Ledger":
+        """Return the ledger that continues at a time before `counted_until`.
+
+        The hub's clock was set back. What was recorded of the time after `at` is cut off; only the
+        usage of its hour stays, because it is whole: no time is counted twice.
+        """
+        self.distribute()
+        dormant: dict[str, list[Occupant]] = {}
+        for uuid, interval in self._intervals.items():
+            gpu_key = self._node_id, uuid
+            if interval.start < at:
+                batch.periods.append((gpu_key, interval.to_period(at, certain=False)))
+            dormant[uuid] = [one for one in interval.occupants if one.start < at]
+            for occupant in dormant[uuid]:
+                occupant.pause(max(at, occupant.memory_since or at))
+                batch.occupancies.append((gpu_key, occupant.to_occupancy(at, certain=False)))
+        if self._since is not None and self._since < at:
+            batch.presence += self._presence(at, certain=False)
+        hour = hour_start(at)
+        later = {bucket: UsageAccumulator() for bucket in self._buckets if bucket.hour > hour}
+        batch.usage += usage_rows(self._node_id, later, {bucket.hour for bucket in later})
+        state = LedgerState(
+            hour=hour,
+            dormant=dormant,
+            buckets=list(filter_hours(self._buckets, [hour]).items()),
+            gaps=[gap for gap in self.gaps if gap[1] < at],
+            counted_until=min(counted_until, hour + HOUR_SECONDS),
+        )
+        return Ledger(self._node_id, state)
 
     def end(self, at: float, batch: WriteBatch) -> None:
         """End all intervals at `at`; none can continue after it."""
@@ -163,6 +208,7 @@ class Ledger:
         remaining = [rest for rest in before_and_after if rest[1] - rest[0] > _MIN_GAP_SECONDS]
         others = [other for other in self.gaps if other != gap]
         self.gaps = sorted([*remaining, *others])[-_MAX_GAPS:]
+        self._ended = [ended for ended in self._ended if self._borders_gap(ended)]
         self._buckets = filter_hours(self._buckets, self._growing_hours())
 
     def distribute(self) -> None:
@@ -219,22 +265,35 @@ class Ledger:
             # By identity: `begin_interval` moves on the objects of those that stay.
             if any(occupant is other for other in staying):
                 continue
-            if not self._merge_into_successor(gpu_key, occupant):
-                batch.occupancies.append((gpu_key, occupant.to_occupancy(at)))
+            self._end_occupant(gpu_key, EndedOccupant(gpu_key[1], occupant, at), batch)
 
-    def _merge_into_successor(self, gpu_key: GpuKey, occupant: Occupant) -> bool:
-        """Add an occupant to the same process in the successor, if that began before; else false.
+    def _end_occupant(self, gpu_key: GpuKey, ended: EndedOccupant, batch: WriteBatch) -> None:
+        """Put an occupancy into a batch; a late one may be a part of one in the successor."""
+        ledger = self if self._successor is None else self._successor
+        interval = ledger._intervals.get(ended.uuid)
+        running = () if interval is None or ledger is self else interval.occupants
+        # A process that was running before, during and after a gap is one occupancy.
+        if ledger is not self and join_occupant(gpu_key, ended, running, ledger._ended, batch):
+            return
+        batch.occupancies.append((gpu_key, ended.occupant.to_occupancy(ended.end)))
+        if ledger._borders_gap(ended):
+            ended.occupant.pause(ended.end)
+            ledger._ended = [*ledger._ended, ended][-MAX_ENDED:]
 
-        It was running before, during and after the gap: that is one occupancy.
-        """
-        if self._successor is None:
-            return False
-        interval = self._successor._intervals.get(gpu_key[1])
-        for other in () if interval is None else interval.occupants:
-            if other.start < occupant.start and is_same_process(other.holder, occupant.holder):
-                other.merge(occupant)
-                return True
-        return False
+    def _end_dormant(self) -> None:
+        """Give up the processes that did not return after a gap; their rows are written."""
+        for uuid, occupants in self._dormant.items():
+            staying = self._intervals[uuid].occupants if uuid in self._intervals else []
+            gone = [one for one in occupants if not any(one is other for other in staying)]
+            if gone and self.gaps:
+                end = self.gaps[-1][0]
+                ended = [EndedOccupant(uuid, occupant, end) for occupant in gone]
+                self._ended = [*self._ended, *ended][-MAX_ENDED:]
+        self._dormant = {}
+
+    def _borders_gap(self, ended: EndedOccupant) -> bool:
+        """Whether late reports may show that an occupancy was longer."""
+        return any(ended.occupant.start <= end + TOLERANCE_SECONDS for _, end in self.gaps)
 
     def _end_hour(self, hour: int, batch: WriteBatch) -> None:
         self.distribute()

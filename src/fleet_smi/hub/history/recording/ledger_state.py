@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.hub.history.recording.intervals import Occupant, OpenInterval
+from fleet_smi.hub.history.recording.occupancy_joins import EndedOccupant
 from fleet_smi.hub.history.recording.usage import UsageAccumulator, UsageBucket
 
 TimeGap = tuple[float, float]
@@ -16,7 +17,8 @@ class LedgerState(Struct, kw_only=True, array_like=True):
     """The open state of a ledger, as stored in a checkpoint.
 
     The node has reported since `since`, the end of its last gap. `dormant` are the occupants of
-    each device when the node fell silent: they continue if they are there after the gap.
+    each device when the node fell silent: they continue if they are there after the gap. `ended`
+    are those that have ended since, in case that late reports fill a gap.
     """
 
     since: float | None = None
@@ -25,6 +27,8 @@ class LedgerState(Struct, kw_only=True, array_like=True):
     dormant: dict[str, list[Occupant]] = {}
     buckets: list[tuple[UsageBucket, UsageAccumulator]] = []
     gaps: list[TimeGap] = []
+    ended: list[EndedOccupant] = []
+    counted_until: float = 0.0
 
 
 def move_columns(state: LedgerState, positions: Mapping[int, int]) -> None:

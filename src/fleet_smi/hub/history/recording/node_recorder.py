@@ -102,7 +102,7 @@ class NodeRecorder:
         self, change: FleetChange, batch: WriteBatch, min_spacing_seconds: float = 0.0
     ) -> bool:
         """Record a report that may show changes; return false when its time was counted before."""
-        if change.at < self.last_report_at:
+        if change.at < self.last_report_at or self._sequences.was_received(change.snapshot):
             self._buffer_until = -inf  # the next report needs a full diff
             # A backlog that is resent after a kill may be older than the largest clock step:
             # sequence numbers distinguish the two.
@@ -250,6 +250,16 @@ class NodeRecorder:
             self.series.add_gap(self._accounted_until, at, batch)
         self._accounted_until = at
 
+    def rewind(self, at: float, batch: WriteBatch) -> None:
+        """Continue at `at`, because the hub's clock was set back to it."""
+        if self.last_report_at <= at:
+            return
+        batch.series += self.partial_rows()
+        self.ledger = self.ledger.rewind(at, self._accounted_until, batch)
+        self.series.clear()
+        self.last_report_at = self._accounted_until = self._sampled_at = -inf
+        self.silent, self.states, self._buffer_until = True, (), -inf
+
     def _reset_after_clock_step(self, batch: WriteBatch) -> None:
         """End everything and start empty: the node's clock was far ahead and was set back."""
         self.mark_silent(batch)
@@ -260,8 +270,12 @@ class NodeRecorder:
     def _account(self, end: float, batch: WriteBatch) -> None:
         """Add the time up to `end` to the ledger's usage, hour by hour."""
         while self._accounted_until < end:
-            hour_end = min(hour_start(self._accounted_until) + HOUR_SECONDS, end)
+            start, counted_until = self._accounted_until, self.ledger.counted_until
+            if start < counted_until:  # the clock was set back
+                self._accounted_until = min(counted_until, end)
+                continue
+            hour_end = min(hour_start(start) + HOUR_SECONDS, end)
             columns = self.ledger.measured_columns()
-            sums = self.series.buffer.sums(self._accounted_until, hour_end, columns)
-            self.ledger.add_usage(self._accounted_until, hour_end, sums, batch)
+            sums = self.series.buffer.sums(start, hour_end, columns)
+            self.ledger.add_usage(start, hour_end, sums, batch)
             self._accounted_until = hour_end

@@ -22,7 +22,8 @@ from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
 from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.fleet import STATES, State
-from fleet_smi.model.history import RibbonPoint
+from fleet_smi.model.history import Gap, RibbonPoint
+from fleet_smi.model.units import format_duration
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,26 @@ class HistoryRecorder:
             self._check_nodes()
         if not now < self._flush_due <= now + _FLUSH_SECONDS:
             self.flush()
+
+    @property
+    def latest_report_at(self) -> float:
+        """The time of the latest report of any node; minus infinity without any."""
+        return max([node.last_report_at for node in self._recorders.values()], default=-inf)
+
+    def rewind(self, now: float, back_seconds: float) -> None:
+        """Continue at `now`, because the hub's clock was set back to it."""
+        for late in list(self._late.values()):
+            self._end_late(late)
+        self.flush()
+        for recorder in self._recorders.values():
+            previous = recorder.states
+            recorder.rewind(now, self._batch)
+            self._count_states(previous, recorder.states)
+            self.unsaved.add(recorder.node_id)
+        why = f"the hub's clock was set back by {format_duration(back_seconds)}"
+        self._batch.gaps.append(Gap(start=now, end=now, why=f"{why}: that time is recorded again"))
+        self._now, self._minute = now, -inf
+        self.flush()
 
     def remove_node(self, node_id: str, now: float) -> None:
         """End the history of a node that was removed from the fleet."""

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.model.fleet import State
-from fleet_smi.model.history import GpuOfNode, Occupancy, Period, RibbonPoint, Sums
+from fleet_smi.model.history import Gap, GpuOfNode, Occupancy, Period, RibbonPoint, Sums
 
 
 class NodeRow(Struct, frozen=True, kw_only=True, gc=False):
@@ -53,6 +53,9 @@ class WriteBatch(Struct, kw_only=True):
     series: list[SeriesRow] = []
     usage: list[UsageRow] = []
     moments: list[RibbonPoint] = []
+    gaps: list[Gap] = []
     checkpoints: list[Checkpoint] = []
+    removed_occupancies: list[tuple[GpuKey, float, int]] = []
+    """GPU, start and pid of rows that late reports have shown to be parts of others."""
     removed_nodes: list[str] = []
     """Ids of nodes whose checkpoints are to be deleted."""

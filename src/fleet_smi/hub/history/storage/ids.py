@@ -185,6 +185,8 @@ def _gpu_keys(batch: WriteBatch) -> Iterator[GpuKey]:
         yield gpu_key
     for row in batch.usage:
         yield row.gpu_key
+    for gpu_key, _, _ in batch.removed_occupancies:
+        yield gpu_key
 
 
 def _people(batch: WriteBatch) -> Iterator[UserGroup]:

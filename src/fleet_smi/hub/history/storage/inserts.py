@@ -24,6 +24,9 @@ _SERIES = upsert_statement(schema.series)
 _MOMENT = upsert_statement(schema.moments)
 _GAP = upsert_statement(schema.gaps)
 _CHECKPOINT = upsert_statement(schema.checkpoints)
+_DELETE_OCCUPANCY = text(
+    'DELETE FROM occupancies WHERE gpu = :gpu AND "start" = :start AND pid = :pid'
+)
 _DELETE_CHECKPOINT = text("DELETE FROM checkpoints WHERE node = :node")
 
 
@@ -34,10 +37,15 @@ def write_batch(connection: Connection, ids: IdCache, batch: WriteBatch) -> None
     execute_bulk(connection, _PERIOD, [rows.period(*item) for item in batch.periods])
     # Samples are derived from the periods, so they are written in the same transaction.
     write_samples(connection, [rows.look_interval(*item) for item in batch.periods])
+    # Before the inserts: a row may be there again.
+    removed = [rows.occupancy_key(*item) for item in batch.removed_occupancies]
+    execute_bulk(connection, _DELETE_OCCUPANCY, removed)
     execute_bulk(connection, _OCCUPANCY, [rows.occupancy(*item) for item in batch.occupancies])
     execute_bulk(connection, _PRESENCE, [rows.presence(item) for item in batch.presence])
     execute_bulk(connection, _SERIES, [rows.series(item) for item in batch.series])
     execute_bulk(connection, _MOMENT, [_moment(item) for item in batch.moments])
+    for gap in batch.gaps:
+        write_gap(connection, gap)
     write_usage_hours(connection, [rows.usage(item) for item in batch.usage])
     latest = {item.node_id: item.data for item in batch.checkpoints}
     execute_bulk(connection, _CHECKPOINT, [rows.checkpoint(*item) for item in latest.items()])
@@ -82,6 +90,9 @@ class _RowBuilder:
             look=self._ids.look[period_look(period)],
             busy_percent=period.busy_percent,
         )
+
+    def occupancy_key(self, gpu_key: GpuKey, start: float, pid: int) -> RowValues:
+        return {"gpu": self._ids.gpu[gpu_key], "start": start, "pid": pid}
 
     def occupancy(self, gpu_key: GpuKey, occupancy: Occupancy) -> RowValues:
         holder = occupancy.holder
