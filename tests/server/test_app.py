@@ -1,10 +1,13 @@
 """The ASGI application: common error shape, validation, and bugs that affect one request only."""
 
+import asyncio
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from fleet_smi.server.app import load_endpoints
+from tests.machines import wait_until
 from tests.server.loopback import send_raw_request
 from tests.server.threaded_hub import ThreadedHub, error_code
 
@@ -84,6 +87,24 @@ def test_a_bug_is_logged_and_not_shown_to_the_client(
         assert b"secret" not in response.body
     assert caplog.text.count("ZeroDivisionError: the secret of the house") == 2
     assert hub.request("GET", "/api/v1/fleet").status == 200
+
+
+def test_a_body_that_is_cut_short_is_not_a_bug(
+    hub: ThreadedHub, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = int(hub.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(
+            b"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        )
+        wait_until(lambda: is_handling_a_request(hub))
+    wait_until(lambda: not is_handling_a_request(hub))
+    assert "bug" not in caplog.text
+
+
+def is_handling_a_request(hub: ThreadedHub) -> bool:
+    return any("run_asgi" in repr(task) for task in asyncio.all_tasks(hub._loop))
 
 
 def test_a_head_request_gets_no_body(hub: ThreadedHub) -> None:

@@ -37,6 +37,35 @@ def test_other_work_runs_while_reports_are_queued(monkeypatch: pytest.MonkeyPatc
     assert asyncio.run(scenario()) == [0, 1, "another", 2, 3]
 
 
+def test_queries_wait_until_no_report_is_queued_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.0)
+
+    async def scenario(count: int) -> tuple[int, list[float]]:
+        line, handled, waits = Backpressure(), 0, list[float]()
+        line.on_wait = waits.append
+
+        def handle() -> None:
+            nonlocal handled
+            handled += 1
+            if handled < count:
+                line.defer(handle)
+
+        line.has_capacity()
+        for _ in range(10):
+            line.defer(handle)
+        await asyncio.gather(*[line.yield_to_reports() for _ in range(3)])
+        return handled, waits
+
+    handled, waits = asyncio.run(scenario(0))
+    assert handled == 10
+    assert waits == sorted(waits), "those that came together wait longer and longer"
+    monkeypatch.setattr(backpressure, "_MAX_QUERY_WAIT_SECONDS", 0.05)
+    handled, _ = asyncio.run(scenario(10**9))
+    assert handled > 10
+
+
 def test_every_queued_report_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.0)
     with ThreadedHub(tmp_path / "state") as hub, ExitStack() as open_lines:

@@ -12,6 +12,7 @@ import pytest
 
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.server import endpoint, single_flight
+from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.single_flight import SingleFlightCache, iterate_cooperatively
 from tests.builders import gpu, process
 from tests.machines import wait_until
@@ -134,7 +135,7 @@ def test_long_iterations_yield_to_the_event_loop(monkeypatch: pytest.MonkeyPatch
     async def scenario() -> list[object]:
         done: list[object] = []
         asyncio.get_running_loop().call_soon(done.append, "another")
-        async for each in iterate_cooperatively([1, 2, 3]):
+        async for each in iterate_cooperatively([1, 2, 3], Backpressure()):
             done.append(each)
         return done
 
@@ -208,7 +209,7 @@ def test_a_request_after_a_report_gets_a_view_begun_after_it(
         requested.append(key)
         return await once(self, key, make)
 
-    async def held(nodes: Iterable[NodeView]) -> AsyncIterator[NodeView]:
+    async def held(nodes: Iterable[NodeView], _: Backpressure) -> AsyncIterator[NodeView]:
         found = list(nodes)
         looked.set()
         while not may_go_on.is_set():

@@ -80,11 +80,14 @@ def serve_until_signal(
     """Run the server and the tasks in one event loop until a signal, or until one ends."""
     import uvloop
 
+    from fleet_smi.hub.query_threads import SWITCH_SECONDS
+
     _raise_file_limit()
     # The state of the fleet has no reference cycles: one search for cycles takes as long as
     # hundreds of reports.
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run_until_signal(server.reload, server.run, *tasks))
 

@@ -58,6 +58,8 @@ class FleetState:
         self._dirty: set[str] = set()
         self.revision = 0
         """Counts the changes: what was computed at a lower revision may be out of date."""
+        self.delay_seconds = 0.0
+        """How late reports may be because of the hub, by the last tick."""
         self.faults = NodeFaults(self._mark_dirty)
         """What was set aside of single nodes, because of bugs of the hub."""
 
@@ -205,10 +207,20 @@ class FleetState:
         self.faults.record("restore", node_id, error)
         self._mark_dirty(node_id)
 
-    def tick(self, now: float) -> None:
-        """Mark the nodes that have become silent since the last tick as changed."""
+    def tick(self, now: float, delay_seconds: float = 0.0) -> None:
+        """Mark the nodes that have become silent since the last tick as changed.
+
+        Reports may be late by `delay_seconds` because the hub was busy: that is no silence.
+        """
+        if delay_seconds > self.delay_seconds:
+            # Nodes that were silent may not be any more, and then become so again.
+            for node in self._nodes.values():
+                if node.wake_at == inf and node.snapshot is not None:
+                    node.wake_at = node.silent_at(self.thresholds)
+                    self._mark_dirty(node.node_id)
+        self.delay_seconds = delay_seconds
         for node in self._nodes.values():
-            if node.wake_at < now:
+            if node.wake_at < now - delay_seconds:
                 node.wake_at = inf  # once per silence: the next report sets it again
                 self._mark_dirty(node.node_id)
 
@@ -281,7 +293,7 @@ class FleetState:
 
     def _parts(self, node: NodeState, now: float) -> NodeParts:
         try:
-            parts = node.parts(now, self.thresholds)
+            parts = node.parts(now, self.thresholds, self.delay_seconds)
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self.faults.record("view", node.node_id, error)
             parts = NodeParts(node=node.bare_view())
@@ -291,7 +303,7 @@ class FleetState:
 
     def _view(self, node: NodeState, now: float) -> NodeView:
         try:
-            view = build_node_view(node.parts(now, self.thresholds))
+            view = build_node_view(node.parts(now, self.thresholds, self.delay_seconds))
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self.faults.record("view", node.node_id, error)
             view = node.bare_view()

@@ -187,10 +187,12 @@ class NodeState:
         timeout = silence_timeout(interval, thresholds)
         return inf if timeout is None else self.at + timeout
 
-    def _verdicts(self, now: float, thresholds: Thresholds) -> dict[str, Verdict]:
+    def _verdicts(
+        self, now: float, thresholds: Thresholds, delay_seconds: float
+    ) -> dict[str, Verdict]:
         """Return the verdict on each GPU and instance, by UUID, as of `now`."""
         since = self.silent_at(thresholds)
-        if now <= since:
+        if now - delay_seconds <= since:
             return {uuid: standing.verdict for uuid, standing in self.standings.items()}
         devices: list[Gpu | Instance] = [*self.gpus]
         devices += [instance for gpu in self.gpus for instance in gpu.instances]
@@ -200,11 +202,14 @@ class NodeState:
             for device in devices
         }
 
-    def parts(self, now: float, thresholds: Thresholds) -> NodeParts:
-        """Return the node at one moment, with the verdict on each GPU."""
-        verdicts = self._verdicts(now, thresholds)
+    def parts(self, now: float, thresholds: Thresholds, delay_seconds: float = 0.0) -> NodeParts:
+        """Return the node at one moment, with the verdict on each GPU.
+
+        Reports may be late by `delay_seconds` because of the hub: that is no silence.
+        """
+        verdicts = self._verdicts(now, thresholds, delay_seconds)
         gpus = [(gpu, verdicts[gpu.uuid]) for gpu in sorted(self.gpus, key=_by_index)]
-        node = self._without_gpus(now, thresholds)
+        node = self._without_gpus(now, thresholds, delay_seconds)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
 
     def bare_view(self) -> NodeView:
@@ -221,7 +226,7 @@ class NodeState:
             labels=self.given_labels,
         )
 
-    def _without_gpus(self, now: float, thresholds: Thresholds) -> NodeView:
+    def _without_gpus(self, now: float, thresholds: Thresholds, delay_seconds: float) -> NodeView:
         via, snapshot = None if self.via is None else self.via.source, self.snapshot
         if snapshot is None:
             return self.bare_view()
@@ -231,7 +236,7 @@ class NodeState:
             name=self.name,
             taken_at=snapshot.taken_at,
             age_seconds=max(0.0, now - self.at),
-            silent=now > self.silent_at(thresholds),
+            silent=now - delay_seconds > self.silent_at(thresholds),
             via=via,
             trouble=self.failure_message,
             clock_skew_seconds=skew if abs(skew) > _SKEW_WARNING_SECONDS else None,

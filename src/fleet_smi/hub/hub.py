@@ -16,6 +16,7 @@ from fleet_smi.fleet.node_faults import Room
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.report_delay import ReportDelay
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
 from fleet_smi.hub.time_slots import TimeSlots
@@ -67,6 +68,7 @@ class Hub:
         self.stream = Stream(fleet, self.instance_id)
         self.clock = clock
         self._latest_time = -inf
+        self.report_delay = ReportDelay()
         self.ready = False
         self.reports_received = self.delivery_failures = 0
         self._sources = sources
@@ -277,7 +279,7 @@ class Hub:
 
     def _collect_changes(self) -> None:
         now = self._read_clock()
-        self.fleet.tick(now)
+        self.fleet.tick(now, self.report_delay.seconds)
         if self.history is not None:
             with self._guard("history"):
                 self.history.tick(now)
@@ -287,7 +289,12 @@ class Hub:
 
     async def _publish_in_slots(self) -> None:
         slots = TimeSlots(_PUBLISH_SLOTS, _MAX_PUBLISHED_PER_SLOT)
-        async for _ in ticks(self._publish_seconds / _PUBLISH_SLOTS):
+        slot_seconds = self._publish_seconds / _PUBLISH_SLOTS
+        last = time.monotonic()
+        async for _ in ticks(slot_seconds):
+            # As late as this task is, reports are too: both wait for the same event loop.
+            last, previous = time.monotonic(), last
+            self.report_delay.record(last - previous - slot_seconds)
             with self._guard("stream"):
                 self._collect_changes()
                 self.stream.publish(slots.due(self.stream.pending), self.clock())

@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from fleet_smi.errors import Unmet
 from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.hub.stream_diff import StreamDiff
 from fleet_smi.wire.event import (
     GZIP_HEADER,
@@ -28,6 +29,7 @@ from fleet_smi.wire.event import (
 _FULL_FRAME_LASTS_EVENTS = 5
 # Nodes published per iteration of the event loop when the first subscriber arrives.
 _CATCH_UP_NODES = 100
+_CLIENT_SHARE = 4
 
 
 class StreamFrame:
@@ -122,13 +124,19 @@ class Stream:
         if self.subscriber_count:
             self._publish(node_ids, now)
 
-    def subscribe(self, last_id: str | None = None, *, gzip: bool = False) -> "Subscriber":
+    def subscribe(
+        self, last_id: str | None = None, *, gzip: bool = False, client: str | None = None
+    ) -> "Subscriber":
         """Subscribe from the event after `last_id`, or from now; raise `Unmet` if there are many.
 
-        An id of another run of the hub, or of the future, starts from now.
+        An id of another run of the hub, or of the future, starts from now. One `client`, as by
+        its address, gets at most a quarter of all places.
         """
         if self.subscriber_count >= self._max_subscribers:
             raise Unmet(f"the limit of {self.subscriber_count} subscribers is reached")
+        limit = max(1, self._max_subscribers // _CLIENT_SHARE)
+        if client is not None and self._count_of(client) >= limit:
+            raise Unmet(f"your address has {limit} open streams, which is the limit: close some")
         # Without a subscriber, changes were only queued. Some are published now, so that there is
         # an event to begin with; the rest before the full state is encoded.
         if not self.subscriber_count and self._changed_at is not None:
@@ -137,9 +145,12 @@ class Stream:
         sequence = parse_event_id(last_id, self._instance_id) if last_id else None
         # 0 is before every event of the buffer: the subscriber gets the full state.
         cursor = sequence if sequence is not None and sequence <= self.sequence else 0
-        subscriber = Subscriber(self, cursor, gzip=gzip)
+        subscriber = Subscriber(self, cursor, gzip=gzip, client=client)
         self._subscribers.add(subscriber)
         return subscriber
+
+    def _count_of(self, client: str) -> int:
+        return sum([subscriber.client == client for subscriber in self._subscribers])
 
     def unsubscribe(self, subscriber: "Subscriber") -> None:
         """Remove a subscriber."""
@@ -167,7 +178,7 @@ class Stream:
         # Read together, with nothing awaited in between: the state is that of the number.
         # Compressing it takes as long as hundreds of reports do: not on the event loop.
         sequence, state = self.sequence, self._diff.full_state()
-        frame, failures = await asyncio.to_thread(
+        frame, failures = await run_in_query_thread(
             _full_frame, sequence, self._event_id(sequence), self._published_at, state
         )
         for number, error in failures.items():
@@ -223,7 +234,10 @@ class Stream:
 class Subscriber:
     """One client of the stream: a cursor into the replay buffer."""
 
-    def __init__(self, stream: Stream, cursor: int, *, gzip: bool) -> None:
+    def __init__(
+        self, stream: Stream, cursor: int, *, gzip: bool, client: str | None = None
+    ) -> None:
+        self.client = client
         self._stream = stream
         self._cursor = cursor
         self._gzip = gzip

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -22,6 +22,7 @@ from fleet_smi.wire.error_text import describe_error
 
 logger = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 64 << 10
+_CUT_SHORT = HttpError(400, "cut_short", "the connection ended before the request did")
 
 
 class App:
@@ -114,12 +115,15 @@ async def _parse_body(body_type: Any, request: Request) -> Any:
         raise ApiError(HttpError(415, "not_json", "send this as application/json"))
     # Counted while it is read: Content-Length may be absent or wrong.
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MAX_BODY_BYTES:
-            raise ApiError(
-                HttpError(413, "too_large", f"the body exceeds {_MAX_BODY_BYTES >> 10} KiB")
-            )
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > _MAX_BODY_BYTES:
+                raise ApiError(
+                    HttpError(413, "too_large", f"the body exceeds {_MAX_BODY_BYTES >> 10} KiB")
+                )
+    except ClientDisconnect:  # nobody is left to read the answer; it is no bug either
+        raise ApiError(_CUT_SHORT) from None
     try:
         return msgspec.json.decode(bytes(body), type=body_type)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deep

@@ -11,14 +11,23 @@ from collections import deque
 from collections.abc import Callable
 
 _SLICE_SECONDS = 0.02
+# A query gets its turn after this time, also on a hub that is always behind.
+_MAX_QUERY_WAIT_SECONDS = 0.1
+
+
+def _ignore(_: float) -> None:
+    pass
 
 
 class Backpressure:
     """Limits the reports handled per iteration of the event loop; the rest is queued."""
 
     def __init__(self) -> None:
-        self._queue: deque[Callable[[], None]] = deque()
+        self.on_wait: Callable[[float], None] = _ignore
+        """Is called with the seconds that a report has waited."""
+        self._queue: deque[tuple[float, Callable[[], None]]] = deque()
         self._slice_ends_at: float | None = None
+        self._query_turn = asyncio.Lock()
 
     def has_capacity(self) -> bool:
         """Whether one more report can be handled now; if not, pass it to `defer`."""
@@ -31,13 +40,26 @@ class Backpressure:
 
     def defer(self, resume: Callable[[], None]) -> None:
         """Call this in a later iteration, when those queued before it are done."""
-        self._queue.append(resume)
+        self._queue.append((time.monotonic(), resume))
+
+    async def yield_to_reports(self) -> None:
+        """Wait until no report is queued: called by a query between two parts of its work."""
+        await asyncio.sleep(0)
+        # One at a time: on a hub that is behind, all queries together get one turn.
+        async with self._query_turn:
+            ends_at = time.monotonic() + _MAX_QUERY_WAIT_SECONDS
+            while self._queue and time.monotonic() < ends_at:
+                await asyncio.sleep(0)
 
     def _run_slice(self) -> None:
         """Resume what has waited longest, for one slice; at least one, so that it never stalls."""
-        self._slice_ends_at = time.monotonic() + _SLICE_SECONDS
+        now = time.monotonic()
+        self._slice_ends_at = now + _SLICE_SECONDS
+        if self._queue:
+            self.on_wait(now - self._queue[0][0])
         while self._queue:
-            self._queue.popleft()()
+            _, resume = self._queue.popleft()
+            resume()
             if time.monotonic() >= self._slice_ends_at:
                 asyncio.get_running_loop().call_soon(self._run_slice)
                 return

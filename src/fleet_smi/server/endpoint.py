@@ -20,6 +20,7 @@ from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.privacy import mask_commands
 from fleet_smi.model.views import summarize_nodes
 from fleet_smi.server.auth import Action
+from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import iterate_cooperatively
@@ -115,7 +116,7 @@ class RequestContext:
     async def fleet_view(self) -> FleetView:
         """The fleet as the client may see it, with every change made before the request."""
         # One view per visibility, not per client: all with equal rights share it.
-        build = partial(_build_view, self.hub, self.command_visibility)
+        build = partial(_build_view, self.hub, self.command_visibility, self.services.backpressure)
         return await self.services.cache.get_or_compute(self.command_visibility, build)
 
     def node_view(self, node_id: str) -> NodeView | None:
@@ -124,10 +125,13 @@ class RequestContext:
         return None if view is None else mask_commands(view, self.command_visibility)
 
 
-async def _build_view(hub: Hub, commands: CommandVisibility) -> FleetView:
+async def _build_view(
+    hub: Hub, commands: CommandVisibility, backpressure: Backpressure
+) -> FleetView:
     now = hub.clock()
     nodes = [
-        mask_commands(node, commands) async for node in iterate_cooperatively(hub.fleet.nodes(now))
+        mask_commands(node, commands)
+        async for node in iterate_cooperatively(hub.fleet.nodes(now), backpressure)
     ]
     return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=tuple(nodes))
 

@@ -1,6 +1,5 @@
 """Shared by the endpoints about the past: time ranges, GPU filters, past fleets, size limits."""
 
-import asyncio
 import fnmatch
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -13,6 +12,7 @@ from starlette.responses import Response
 
 from fleet_smi.errors import UsageError
 from fleet_smi.hub.history.queries.service import HistoryService
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode
 from fleet_smi.model.moment import parse_moment, parse_since
@@ -101,7 +101,7 @@ async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
         return await context.fleet_view()
     await _require_recorded(context, moment)
     view = await history.fleet(moment)
-    return await asyncio.to_thread(mask_commands, view, context.command_visibility)
+    return await run_in_query_thread(mask_commands, view, context.command_visibility)
 
 
 async def _require_recorded(context: RequestContext, moment: float) -> None:
@@ -118,7 +118,7 @@ def _format_local(moment: float) -> str:
 
 async def threaded_json_response(context: RequestContext, build: Callable[[], Any]) -> Response:
     """A JSON response built, encoded and compressed in a thread, off the event loop."""
-    body = await asyncio.to_thread(lambda: msgspec.json.encode(build()))
+    body = await run_in_query_thread(lambda: msgspec.json.encode(build()))
     headers = {"Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
     return await encoded_json_response(context, await compress_body(body), headers)
 

@@ -165,6 +165,8 @@ class HubServer:
             energy_price=settings.energy_price,
             currency=settings.currency,
         )
+        if services.history is not None:
+            services.history.yield_to_reports = services.backpressure.yield_to_reports
         return App(
             services, AllowedHosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts])
         )

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, UnsupportedVersion
 from fleet_smi.hub.credentials import Identity
-from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
 from fleet_smi.server.report_budget import ReportBudget
@@ -101,7 +100,8 @@ class ReportHandler:
         self._budget = ReportBudget(services.node_budget_seconds, time.monotonic)
         # One thread: two would only compete for the interpreter.
         self._decoder = ThreadPoolExecutor(1, "decoder")
-        self.backpressure = Backpressure()
+        self.backpressure = services.backpressure
+        self.backpressure.on_wait = services.hub.report_delay.record
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         response = await self._respond(scope, receive)

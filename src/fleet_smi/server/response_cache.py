@@ -3,7 +3,6 @@
 The cache that holds them is `single_flight.SingleFlightCache`.
 """
 
-import asyncio
 import re
 import zlib
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 from starlette.responses import Response
 
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.moment import parse_moment
 from fleet_smi.server.endpoint import RequestContext
 
@@ -60,7 +60,7 @@ async def compress_body(body: bytes) -> EncodedBody:
     """Compress a body if it is large, in a thread: it takes too long for the event loop."""
     if len(body) < _MIN_GZIP_BYTES:
         return EncodedBody(body, gzip=False)
-    return EncodedBody(await asyncio.to_thread(zlib.compress, body, 1, _GZIP), gzip=True)
+    return EncodedBody(await run_in_query_thread(zlib.compress, body, 1, _GZIP), gzip=True)
 
 
 async def encoded_json_response(
@@ -77,7 +77,7 @@ async def encoded_response(
     headers["Vary"] += ", Accept-Encoding"
     body, gzip = encoded
     if gzip and not context.accepts_gzip:
-        body, gzip = await asyncio.to_thread(zlib.decompress, body, _GZIP), False
+        body, gzip = await run_in_query_thread(zlib.decompress, body, _GZIP), False
     if gzip:
         headers["Content-Encoding"] = "gzip"
     return Response(body, headers=headers, media_type=media_type)

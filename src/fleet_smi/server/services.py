@@ -1,6 +1,6 @@
 """Dependency container: the services of one hub that route handlers work with."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.history.queries.service import HistoryService
@@ -8,6 +8,7 @@ from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
+from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.single_flight import SingleFlightCache
 
 
@@ -19,6 +20,7 @@ class Services(Struct, frozen=True, kw_only=True):
     credentials: CredentialCache
     access: AccessControl
     cache: SingleFlightCache
+    backpressure: Backpressure = field(default_factory=Backpressure)
     commands_for_viewers: CommandVisibility = "name"
     commands_for_admins: CommandVisibility = "full"
     tls: bool = False

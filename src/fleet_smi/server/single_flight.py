@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
+from fleet_smi.server.backpressure import Backpressure
+
 _T = TypeVar("_T")
 _SLICE_SECONDS = 0.005
 # A pause of five times the cost: at most a sixth of the processor goes into one key.
@@ -114,11 +116,13 @@ class _Metered(Generic[_T]):
                 step, argument = steps.throw, error
 
 
-async def iterate_cooperatively(items: Iterable[_T]) -> AsyncIterator[_T]:
-    """Iterate over many items and yield to the event loop every few milliseconds."""
+async def iterate_cooperatively(
+    items: Iterable[_T], backpressure: Backpressure
+) -> AsyncIterator[_T]:
+    """Iterate over many items; every few milliseconds reports are handled first."""
     slice_ends_at = time.monotonic() + _SLICE_SECONDS
     for item in items:
         yield item
         if time.monotonic() >= slice_ends_at:
-            await asyncio.sleep(0)
+            await backpressure.yield_to_reports()
             slice_ends_at = time.monotonic() + _SLICE_SECONDS

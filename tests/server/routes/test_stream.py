@@ -152,6 +152,20 @@ def test_one_subscriber_too_many_gets_503(hub: ThreadedHub) -> None:
     assert (response.status, error_code(response)) == (503, "not_now")
 
 
+def test_one_address_gets_a_quarter_of_the_places(hub: ThreadedHub) -> None:
+    hub.server.hub.stream._max_subscribers = 8
+    with Listening(hub), Listening(hub):
+        response = hub.request("GET", PATH)
+        assert (response.status, error_code(response)) == (503, "not_now")
+        assert b"your address has 2 open streams" in response.body
+        connection = http.client.HTTPConnection(
+            hub.url.removeprefix("http://"), timeout=60, source_address=("127.0.0.2", 0)
+        )
+        connection.request("GET", PATH)
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
 def test_no_command_line_is_ever_in_the_stream(hub: ThreadedHub) -> None:
     hub.join_and_report(
         snapshot_now("gpu01", gpu(0, processes=(process(command="python secret-plan.py"),)))

@@ -9,6 +9,7 @@ from fleet_smi.compat.cluster_smi.source import router_endpoint
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.errors import Undecodable, UsageError
 from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.privacy import mask_commands
 
@@ -87,7 +88,7 @@ class ClusterSmiServer:
             self._version = self._hub.version
             view = mask_commands(self._hub.fleet.view(self._hub.clock()), self._command_visibility)
             # In a thread: thousands of nodes would block the event loop.
-            self._response = await asyncio.to_thread(encode_cluster, view)
+            self._response = await run_in_query_thread(encode_cluster, view)
             self._encoded_at = asyncio.get_running_loop().time()
         finally:
             # Also after an error: the next request starts another attempt for all waiting clients.

@@ -3,7 +3,6 @@
 gpustat-web's WebSocket is not offered: the hub's own page and stream take its place.
 """
 
-import asyncio
 import re
 from html import escape
 from typing import Annotated, Literal
@@ -14,6 +13,7 @@ from starlette.responses import Response
 
 from fleet_smi.compat.gpustat.codec import GpustatOptions
 from fleet_smi.compat.gpustat.table import render
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.endpoint import Endpoint, RequestContext
@@ -100,7 +100,7 @@ async def _text(context: RequestContext, *, colour: bool) -> str:
         names = [name for name in query.nodes.split(",") if name]
         view, unknown = _select(view, names)
     # In a thread: thousands of GPUs would block the event loop.
-    return await asyncio.to_thread(render, view, replace(_OPTIONS, colour=colour)) + unknown
+    return await run_in_query_thread(render, view, replace(_OPTIONS, colour=colour)) + unknown
 
 
 def _select(view: FleetView, names: list[str]) -> tuple[FleetView, str]:

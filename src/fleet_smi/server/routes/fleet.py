@@ -45,7 +45,10 @@ async def fleet(context: RequestContext) -> Response:
 async def _encode(context: RequestContext, options: ViewOptions) -> bytes:
     view = await fleet_at(context, context.query.at)
     nodes = [
-        to_json(node) async for node in iterate_cooperatively(options.apply_to_nodes(view.nodes))
+        to_json(node)
+        async for node in iterate_cooperatively(
+            options.apply_to_nodes(view.nodes), context.services.backpressure
+        )
     ]
     return fleet_json_from_encoded(view.taken_at, view.summary, nodes)
 

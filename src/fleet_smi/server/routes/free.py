@@ -52,7 +52,7 @@ async def free(context: RequestContext) -> Response:
         view = await fleet_at(context, query.at)
         candidates = [
             candidate
-            async for node in iterate_cooperatively(view.nodes)
+            async for node in iterate_cooperatively(view.nodes, context.services.backpressure)
             for candidate in node_candidates(node, request)
         ]
         offer = choose_offer(view, candidates, request, context.hub.fleet.thresholds)

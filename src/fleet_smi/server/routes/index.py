@@ -1,12 +1,12 @@
 """`GET /`: the table as text for `curl`, the page for a browser."""
 
-import asyncio
 from html import escape
 from typing import Annotated
 
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.server.auth import NO_VIEWERS
 from fleet_smi.server.endpoint import Endpoint, RequestContext, authorize_request
@@ -62,7 +62,7 @@ async def index(context: RequestContext) -> Response:
         view = await context.fleet_view()
         paint = Paint(enabled=query.color and not html)
         # Thousands of GPUs take a moment to draw: not on the event loop.
-        return view, await asyncio.to_thread(_render, view, query, paint)
+        return view, await run_in_query_thread(_render, view, query, paint)
 
     # Shared by all who request the same table, as with `watch curl`.
     key = "/", query, html, context.command_visibility

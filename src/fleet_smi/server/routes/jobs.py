@@ -1,6 +1,5 @@
 """`/api/v1/history/jobs`: the jobs of users, which GPUs each held and how it used them."""
 
-import asyncio
 import heapq
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,6 +9,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from fleet_smi.hub.history.queries.jobs import group_jobs, job_start
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.history import GpuOccupancies, Job
 from fleet_smi.model.history_privacy import mask_job_commands
 from fleet_smi.model.history_responses import Jobs
@@ -47,7 +47,7 @@ async def list_jobs(context: RequestContext) -> Response:
     start, end = await parse_range(context, query)
     history = require_history(context)
     occupancies = await history.occupancies(start, end, user=unset_to_none(query.user))
-    jobs = await asyncio.to_thread(_select_jobs, query, occupancies)
+    jobs = await run_in_query_thread(_select_jobs, query, occupancies)
     check_limit(len(jobs), _MAX_JOBS, "jobs", "request a shorter time, one user or one node")
 
     def build() -> Jobs:
@@ -80,7 +80,7 @@ async def get_job(context: RequestContext) -> Response:
 
 
 async def _find_job(job_id: str, occupancies: Sequence[GpuOccupancies]) -> Job | None:
-    jobs = await asyncio.to_thread(group_jobs, occupancies)
+    jobs = await run_in_query_thread(group_jobs, occupancies)
     return next((job for job in jobs if job.id == job_id), None)
 
 

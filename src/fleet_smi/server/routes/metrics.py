@@ -1,12 +1,12 @@
 """`GET /metrics`: the fleet in the exposition format of Prometheus."""
 
-import asyncio
 from typing import get_args
 
 from msgspec import Struct
 from starlette.responses import Response
 
 from fleet_smi.errors import UsageError
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.server.endpoint import Endpoint, RequestContext
 from fleet_smi.server.response_cache import EncodedBody, compress_body, encoded_response
 from fleet_smi.wire.prometheus import CONTENT_TYPE, MetricGroup, encode_metrics
@@ -27,7 +27,7 @@ async def exposition(context: RequestContext) -> Response:
     async def encode() -> EncodedBody:
         view = await context.fleet_view()
         # Thousands of GPUs take a moment to encode: not on the event loop.
-        body = await asyncio.to_thread(encode_metrics, view, context.hub.counts(), groups)
+        body = await run_in_query_thread(encode_metrics, view, context.hub.counts(), groups)
         return await compress_body(body)
 
     # Several servers that scrape one hub share what is encoded.

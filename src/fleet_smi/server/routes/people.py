@@ -26,7 +26,7 @@ async def list_people(context: RequestContext) -> Response:
         view = await fleet_at(context, query.at)
         holdings = [
             holding
-            async for node in iterate_cooperatively(view.nodes)
+            async for node in iterate_cooperatively(view.nodes, context.services.backpressure)
             for holding in node_holdings(node)
         ]
         return to_json(summarize_people(view, holdings, unset_to_none(query.user)))

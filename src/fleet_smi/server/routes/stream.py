@@ -1,12 +1,13 @@
 """`/api/v1/stream`: the fleet and its changes as server-sent events, or one event at a moment."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response, StreamingResponse
 
+from fleet_smi.config.ip_addresses import rate_limit_key
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.hub.stream import Subscriber
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.stream_payload_builder import fleet_payload
@@ -31,10 +32,15 @@ class SnapshotQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 async def stream(context: RequestContext) -> Response:
     """The whole fleet first, then its changes; `Last-Event-ID` resumes an interrupted stream."""
     gzip = context.accepts_gzip
-    subscriber = context.hub.stream.subscribe(context.header("last-event-id") or None, gzip=gzip)
-    headers = {**_HEADERS, "Content-Encoding": "gzip"} if gzip else _HEADERS
+    headers, access = context.request.scope["headers"], context.services.access
+    subscriber = context.hub.stream.subscribe(
+        context.header("last-event-id") or None,
+        gzip=gzip,
+        client=rate_limit_key(access.client_address(headers, context.peer)),
+    )
+    sent = {**_HEADERS, "Content-Encoding": "gzip"} if gzip else _HEADERS
     return StreamingResponse(
-        _events(context, subscriber), headers=headers, media_type="text/event-stream"
+        _events(context, subscriber), headers=sent, media_type="text/event-stream"
     )
 
 
@@ -46,7 +52,7 @@ async def snapshot(context: RequestContext) -> Response:
 async def _encoded(context: RequestContext) -> bytes:
     view = await fleet_at(context, context.query.at)
     # A copy, because the event loop may add numbers while the thread encodes.
-    return await asyncio.to_thread(_encode, view, dict(context.hub.stream.numbers))
+    return await run_in_query_thread(_encode, view, dict(context.hub.stream.numbers))
 
 
 def _encode(view: FleetView, numbers: Mapping[str, int]) -> bytes:

@@ -7,7 +7,9 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.hub.history.series.series_row import GpuKey
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.filter import parse_filter
+from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode, Strip, Strips
 from fleet_smi.server.endpoint import Endpoint, RequestContext
 from fleet_smi.server.history_requests import (
@@ -59,9 +61,10 @@ async def strips(context: RequestContext) -> Response:
 async def _select_gpus(context: RequestContext, query: StripsQuery) -> list[GpuOfNode]:
     """The GPUs that existed at the end of the range and match the query."""
     matching = await _matching_gpus(context, query)
+    gpus = await require_history(context).gpus()
     return [
         gpu
-        for gpu in await require_history(context).gpus()
+        for gpu in gpus
         if (gpu.node_id, gpu.uuid) in matching
         and (query.node is UNSET or matches_node(gpu, query.node))
     ]
@@ -73,7 +76,11 @@ async def _matching_gpus(context: RequestContext, query: StripsQuery) -> Collect
         # All of the present: a view of a large fleet would take as long as its strips.
         return context.hub.fleet.device_keys(context.hub.clock())
     view = await fleet_at(context, query.until)
-    gpu_filter = parse_filter("" if query.filter is UNSET else query.filter)
+    return await run_in_query_thread(_filtered_keys, view, query.filter or "")
+
+
+def _filtered_keys(view: FleetView, text: str) -> set[GpuKey]:
+    gpu_filter = parse_filter(text)
     return {
         (node.node_id, uuid)
         for node in view.nodes

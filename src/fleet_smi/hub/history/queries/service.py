@@ -5,7 +5,7 @@ Queries run on worker threads, a few at a time.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from math import ceil, inf, isfinite
 from typing import ParamSpec, TypeVar
 
@@ -32,6 +32,7 @@ from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.hub.history.storage.writer import HistoryWriter
+from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import (
     Gap,
@@ -44,7 +45,8 @@ from fleet_smi.model.history import (
 )
 from fleet_smi.model.history_responses import GrainRetention, StorageStatus
 
-_MAX_CONCURRENT_QUERIES = 4
+_MAX_CONCURRENT_QUERIES = 2
+_MAX_UNCACHED_NODES = 50
 _NODES_PER_STEP = 8  # between which other tasks of the event loop run
 _CACHE_COST_FACTOR = 20  # what took 10 ms to collect is cached for 200 ms
 _WRITE_TIMEOUT_SECONDS, _WRITE_POLL_SECONDS = 10.0, 0.005
@@ -56,6 +58,10 @@ _MIN_BACKFILL_SECONDS = 1800.0
 """Less than this may be missing from a ribbon: a restarted hub skips some minutes."""
 _T = TypeVar("_T")
 _Args = ParamSpec("_Args")
+
+
+async def _yield_to_event_loop() -> None:
+    await asyncio.sleep(0)
 
 
 class HistoryService:
@@ -79,6 +85,8 @@ class HistoryService:
         self._oldest = inf
         self._open_lock = asyncio.Lock()
         self._open_cache, self._open_valid_until = WriteBatch(), 0.0
+        self.yield_to_reports: Callable[[], Awaitable[None]] = _yield_to_event_loop
+        """Is awaited between parts of work on the event loop; set by the server."""
 
     async def nodes(self) -> list[NodeRow]:
         """Every node that ever reported."""
@@ -186,7 +194,7 @@ class HistoryService:
         self, query: Callable[_Args, _T], *args: _Args.args, **kwargs: _Args.kwargs
     ) -> _T:
         async with self._slots:
-            return await asyncio.to_thread(query, *args, **kwargs)
+            return await run_in_query_thread(query, *args, **kwargs)
 
     async def _all_live(self) -> WriteBatch:
         """All open intervals, and the rows that are not written yet."""
@@ -206,7 +214,13 @@ class HistoryService:
 
     async def _live_of(self, gpus: Iterable[GpuOfNode]) -> WriteBatch:
         """Open intervals of the nodes of these GPUs, and the rows that are not written yet."""
-        open_batch = await self._collect_open(list({gpu.node_id for gpu in gpus}))
+        ids = {gpu.node_id for gpu in gpus}
+        # Of many nodes from the cache, with those of the others: collecting takes long enough to
+        # delay reports.
+        if len(ids) > _MAX_UNCACHED_NODES:
+            open_batch = await self._all_open()
+        else:
+            open_batch = await self._collect_open(list(ids))
         return merge_batches(self._unwritten(), open_batch)
 
     def _unwritten(self) -> list[WriteBatch]:
@@ -225,7 +239,7 @@ class HistoryService:
             collected.periods += batch.periods
             collected.occupancies += batch.occupancies
             collected.presence += batch.presence
-            await asyncio.sleep(0)
+            await self.yield_to_reports()
         return collected
 
     async def _rows_at(self, at: float) -> list[SeriesRow]:
@@ -233,7 +247,7 @@ class HistoryService:
         ids, rows = [node.node_id for node in await self.nodes()], list[SeriesRow]()
         for first in range(0, len(ids), _NODES_PER_STEP):
             rows += self._recorder.rows_at(ids[first : first + _NODES_PER_STEP], at)
-            await asyncio.sleep(0)
+            await self.yield_to_reports()
         return rows
 
     async def _write_current_usage(self) -> None:

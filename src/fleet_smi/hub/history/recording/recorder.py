@@ -267,7 +267,10 @@ class HistoryRecorder:
         now = self._now
         self._spacing.update(now)
         recorders = self._next_recorders()
-        self._collect([node for node in recorders if node.is_timed_out(now)], self._mark_silent)
+        # Not the time in which the hub itself was too busy to handle reports.
+        received_until = now - self._fleet.delay_seconds
+        silent = [node for node in recorders if node.is_timed_out(received_until)]
+        self._collect(silent, self._mark_silent)
         self._roll_up([recorder for recorder in recorders if recorder.is_rollup_due(now)])
         # No report since the last check: the backlog has been resent.
         ended = [late.recorder for late in self._late.values() if not late.pop_received()]
