@@ -61,6 +61,36 @@ def test_the_hub_of_the_settings_is_used_unless_here_is_given(
     assert run_json("--here", env=env)["summary"]["nodes"] == 1
 
 
+def test_the_hub_that_runs_here_is_used_by_its_own_user(
+    hub: ThreadedHub, env: dict[str, str]
+) -> None:
+    env["FLEET_SMI_HUB_STATE"] = str(hub.folder)
+    assert run_json(env=env)["summary"]["gpus"] == 5
+    assert len(run_json("nodes", env=env)["nodes"]) == len(hub.fleet().nodes)
+    assert run_json("--here", env=env)["summary"]["nodes"] == 1
+    # A job takes its GPUs from this machine, unless a hub is named.
+    assert "gpu01:" not in run_fleet_smi("free", env=env).stdout
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "gpu.example.org"])
+def test_who_can_read_the_state_folder_is_admin_whatever_the_settings_say(
+    tmp_path: Path, env: dict[str, str], name: str
+) -> None:
+    with ThreadedHub(tmp_path / "hub", hub__hosts="gpu.example.org") as hub:
+        hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+        port = hub.url.rpartition(":")[2]
+        (tmp_path / "fleet-smi.toml").write_text(
+            f'[hub]\nstate = "{hub.folder}"\nhosts = ["gpu.example.org"]\n'
+            f'[client]\nhub = "http://{name}:{port}"\ntoken = "{hub.token("viewer")}"\n'
+        )
+        env["FLEET_SMI_CONFIG"] = str(tmp_path / "fleet-smi.toml")
+        done = run_fleet_smi("nodes", "rename", "gpu01", "big", env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+        env["FLEET_SMI_CLIENT_TOKEN"] = hub.token("viewer")
+        done = run_fleet_smi("nodes", "rename", "big", "small", "--hub", hub.url, env=env)
+        assert_error_line(done, 3, "only an admin may do this")
+
+
 def test_free_prints_node_and_index(hub: ThreadedHub, env: dict[str, str]) -> None:
     assert set(run_with_hub(hub, env, "free").strip().split(",")) == {
         "gpu01:1",

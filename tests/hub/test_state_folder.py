@@ -10,6 +10,7 @@ from fleet_smi.hub.database import open_database
 from fleet_smi.hub.state_folder import (
     RunningHub,
     create_local_admin_token,
+    lock_folder,
     read_local_admin_token,
     read_running_hub,
     remove_runtime_files,
@@ -81,7 +82,12 @@ def test_root_reads_no_file_that_a_link_of_the_hubs_user_leads_to(tmp_path: Path
 def test_the_address_file_exists_while_the_hub_runs(tmp_path: Path, pin: str | None) -> None:
     assert read_running_hub(tmp_path) is None
     standing = RunningHub("https://gpuhub:7070", "https://127.0.0.1:7070", pin)
+    lock = lock_folder(tmp_path)
     write_running_hub(tmp_path, standing)
     assert read_running_hub(tmp_path) == standing
+    os.close(lock)
+    assert read_running_hub(tmp_path) is None, "a hub that was killed leaves the file"
+    lock = lock_folder(tmp_path)
     remove_runtime_files(tmp_path)
     assert read_running_hub(tmp_path) is None
+    os.close(lock)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fleet_smi import paths
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from fleet_smi.model.people import PeopleView
     from fleet_smi.model.select import Offer
     from fleet_smi.model.verdict.thresholds import Thresholds
+
+_VARIABLES = {"FLEET_SMI_CLIENT_HUB", "FLEET_SMI_HUB_STATE"}
 
 
 class FleetSource(Protocol):
@@ -60,22 +63,42 @@ def _folder_or_glob(path: str) -> str:
     return path
 
 
-def _is_local(args: argparse.Namespace) -> bool:
+def _is_local(args: argparse.Namespace, *, own_hub: bool) -> bool:
     """Whether the command is about this machine alone."""
     if args.here:
         return True
     if args.hub or args.ssh or args.dir:
         return False
     # Loading the settings costs start-up time: skip it where nothing can be set.
-    may_be_set = "FLEET_SMI_CLIENT_HUB" in os.environ or paths.settings_files(os.environ)
-    return not may_be_set or _settings(args).client.hub is None
+    if not (_VARIABLES & os.environ.keys() or paths.settings_files(os.environ)):
+        folder = os.path.join(paths.state_folder(os.environ), "hub")  # noqa: PTH118
+        return not (own_hub and _runs_hub(folder))
+    settings = _settings(args)
+    return settings.client.hub is None and not (own_hub and _runs_hub(settings.hub.state))
 
 
-def select_fleet(args: argparse.Namespace, *, full: bool = False) -> FleetSource:
-    """Return the fleet that flags and settings select; raise `UsageError` where they conflict."""
+def _runs_hub(folder: str) -> bool:
+    """Whether a hub runs whose state folder this user can read."""
+    if not os.path.exists(os.path.join(folder, "address")):  # noqa: PTH110, PTH118
+        return False
+    # Imported only then: most machines run no hub.
+    from pathlib import Path
+
+    from fleet_smi.hub.state_folder import read_running_hub
+
+    return read_running_hub(Path(folder)) is not None
+
+
+def select_fleet(
+    args: argparse.Namespace, *, full: bool = False, own_hub: bool = False
+) -> FleetSource:
+    """Return the fleet that flags and settings select; raise `UsageError` where they conflict.
+
+    Without any, `own_hub` selects the hub that this user runs here, if one runs.
+    """
     if getattr(args, "at", None) is not None:
         return _past_fleet(args)
-    if _is_local(args):
+    if _is_local(args, own_hub=own_hub):
         from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
 
         return open_local_fleet(start_reader(), full=full)
@@ -84,7 +107,7 @@ def select_fleet(args: argparse.Namespace, *, full: bool = False) -> FleetSource
         from fleet_smi.fleet.polled import PolledFleet
 
         return PolledFleet(_sources(args, settings), settings.thresholds)
-    return HubFleet(settings.thresholds, _client(settings))
+    return HubFleet(settings.thresholds, _client(settings, own_if_unnamed=own_hub))
 
 
 def _past_fleet(args: argparse.Namespace) -> FleetSource:
@@ -126,32 +149,35 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
 
     client, folder = settings.client, Path(settings.hub.state)
     own = read_running_hub(folder)
-    # Only commands that need a hub fall back to the user's own: `status` without a hub is local.
     url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
     if url is None:
         raise UsageError("no hub given: use --hub URL, or set client.hub in fleet-smi.toml")
-    token, fingerprint = client.read_token(), client.fingerprint
-    if own is not None and _is_safely_own(url, own):
-        token = token or read_local_admin_token(folder)
-        fingerprint = fingerprint or own.fingerprint
-    return HubClient(url, token=token, fingerprint=fingerprint)
+    if own is not None and _is_own(url, own, settings.hub.hosts) and not _names_token():
+        # Whatever token is set for this hub: who can read its state folder is its admin. By the
+        # address of this machine, so that the token reaches no other.
+        admin = read_local_admin_token(folder)
+        if admin is not None:
+            return HubClient(own.local_url, token=admin, fingerprint=own.fingerprint)
+    return HubClient(url, token=client.read_token(), fingerprint=client.fingerprint)
 
 
-def _is_safely_own(url: str, own: "RunningHub") -> bool:
-    """Whether the URL is the user's own hub, over a connection that is safe for its token.
+def _names_token() -> bool:
+    """Whether this one command was given a token."""
+    return any(f"FLEET_SMI_CLIENT_{key}" in os.environ for key in ("TOKEN", "TOKEN_FILE"))
 
-    The local admin token must not reach another machine: the connection is by loopback, or
-    to the hub's own address and verified by its fingerprint.
-    """
+
+def _is_own(url: str, own: "RunningHub", hosts: Sequence[str]) -> bool:
+    """Whether the URL is that of the user's own hub, directly or through its proxy (`hosts`)."""
     from fleet_smi.client.connection import parse_hub_url
     from fleet_smi.config.ip_addresses import is_loopback
 
     scheme, host, port, _ = parse_hub_url(url)
-    # Another port of this machine may belong to another user, who would get the token.
-    if (scheme, port) != (parse_hub_url(own.url)[0], parse_hub_url(own.url)[2]):
-        return False
-    named = host in (parse_hub_url(own.url)[1], parse_hub_url(own.local_url)[1])
-    return is_loopback(host) or (named and own.fingerprint is not None)
+    own_scheme, own_host, own_port, _ = parse_hub_url(own.url)
+    if host in hosts:
+        return True
+    # Another port of this machine may be another hub.
+    is_here = is_loopback(host) or host in (own_host, parse_hub_url(own.local_url)[1])
+    return (scheme, port) == (own_scheme, own_port) and is_here
 
 
 class HubFleet:

@@ -114,11 +114,28 @@ def write_running_hub(folder: Path, running_hub: RunningHub) -> None:
 
 def read_running_hub(folder: Path) -> RunningHub | None:
     """Where the hub of this folder listens; `None` if none runs or the file is not readable."""
+    # A hub that was killed leaves the file, and another program may have its port by now.
+    if not _is_locked(folder):
+        return None
     try:
         url, local_url, *fingerprint = _read_own_file(folder, ADDRESS_FILE).decode().split()
     except (OSError, ValueError):
         return None
     return RunningHub(url, local_url, fingerprint[0] if fingerprint else None)
+
+
+def _is_locked(folder: Path) -> bool:
+    """Whether a hub holds the lock of the folder; taking the lock to find out could stop one."""
+    try:
+        inode = (folder / LOCK_FILE).lstat().st_ino
+        locks = Path("/proc/locks").read_text("ascii").splitlines()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # it cannot be found out: then the address file decides
+    # "3: FLOCK  ADVISORY  WRITE 185 00:2d:1234 0 EOF"
+    held = [line.split() for line in locks if " FLOCK " in line]
+    return any(words[-3].rpartition(":")[2] == str(inode) for words in held)
 
 
 def create_local_admin_token(folder: Path) -> str:

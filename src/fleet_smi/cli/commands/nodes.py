@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """List the nodes, or change one of them."""
     if args.action is not None:
         return _change(args)
-    view = fleet_source.select_fleet(args).view()
+    view = fleet_source.select_fleet(args, own_hub=True).view()
     if args.json:
         from fleet_smi.wire.json import to_json
 

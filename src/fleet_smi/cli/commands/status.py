@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-i {args.interval:g}: must be 0.1 to 86400 seconds")
     if args.interval is not None and args.at is not None:
         raise UsageError("-i and --at cannot be combined: the past does not change")
-    fleet = fleet_source.select_fleet(args, full=args.json)
+    fleet = fleet_source.select_fleet(args, full=args.json, own_hub=True)
     options = _view_options(args)
     if args.interval is None:
         sys.stdout.write(_text(args, fleet.view(), options))

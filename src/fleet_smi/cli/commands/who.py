@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print who holds what."""
-    fleet = fleet_source.select_fleet(args)
+    fleet = fleet_source.select_fleet(args, own_hub=True)
     if isinstance(fleet, fleet_source.HubFleet):
         people = fleet.people(args.user)
     else:
