@@ -29,7 +29,7 @@ Host key verification failed.
         (
             UNKNOWN,
             Refused,
-            "gpu02 is not in known_hosts: ssh to it once by hand",
+            "gpu02 is not in known_hosts: `fleet-smi ssh trust HOST` adds it",
         ),
         ("Host key verification failed.\n", Refused, "could not be verified"),
         ("a@gpu: Permission denied (publickey,password).\n", Refused, "(publickey,password)"),

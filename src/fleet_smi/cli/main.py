@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "up": "run a hub, this machine and the web page in one process",
     "hub": "run the hub; manage its tokens and users",
     "agent": "report this machine to a hub, a shared folder or a pipe",
+    "ssh": "trust the host keys of nodes that are read over ssh",
     "doctor": "check this machine and suggest fixes",
     "migrate": "import the settings of gpustat-web, nvgpu, cluster-smi and others",
     "config": "show or check the settings, or write a settings file",

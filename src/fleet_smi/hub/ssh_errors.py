@@ -71,5 +71,5 @@ def _host_key_error(stderr: str) -> DeliveryError | None:
         )
     if unknown := _UNKNOWN.search(stderr):
         host = sanitize_text(unknown[1], 255)
-        return Refused(f"{host} is not in known_hosts: ssh to it once by hand")
+        return Refused(f"{host} is not in known_hosts: `fleet-smi ssh trust HOST` adds it")
     return None

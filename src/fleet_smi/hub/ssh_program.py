@@ -114,7 +114,7 @@ class SshProgram:
             persist = f"ControlPersist={self._persist_seconds}"
             options += ("-o", "ControlMaster=auto", "-o", self._control_path, "-o", persist)
         return await asyncio.create_subprocess_exec(
-            *("ssh", "-F", str(self._folder / "config"), *options, "-T", "--", _destination(host)),
+            *("ssh", "-F", str(self._folder / "config"), *options, "-T", "--", destination(host)),
             command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -152,7 +152,7 @@ class SshProgram:
         # Only the local socket is contacted; ssh requires a host name all the same.
         closing = await asyncio.create_subprocess_exec(
             *("ssh", "-F", str(self._folder / "config"), "-o", control_path, "-O", "exit"),
-            *("--", _destination(host)),
+            *("--", destination(host)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
@@ -197,7 +197,7 @@ def _read_available(pipe: int) -> str:
         return ""
 
 
-def _destination(host: str) -> str:
+def destination(host: str) -> str:
     """The host as an argument of ssh, which takes a port only in a URL."""
     # More than one colon is a bare IPv6 address.
     return f"ssh://{host}" if host.count(":") == 1 else host

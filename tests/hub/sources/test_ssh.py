@@ -180,7 +180,7 @@ def test_an_unknown_host_key_is_refused_whatever_ssh_config_says(
     before = ssh_network.known_hosts.read_text()
     failure = error(poll_once(ssh_network, "behind" if jump else "new"))
     assert isinstance(failure, Refused)
-    assert "new is not in known_hosts: ssh to it once by hand" in str(failure)
+    assert "new is not in known_hosts: `fleet-smi ssh trust HOST` adds it" in str(failure)
     assert ssh_network.known_hosts.read_text() == before
     assert unknown.logins() == 0
 
