@@ -205,10 +205,10 @@ def test_the_keys_of_all_devices_are_those_of_the_view() -> None:
     state.apply(snapshot(gpu(2), node="gpu02"), NOON)
     view = state.view(NOON + 901)
     devices = {
-        (node.node_id, device.uuid)
+        (node.node_id, uuid)
         for node in view.nodes
         for each in node.gpus
-        for device in (each, *each.instances)
+        for uuid in (each.uuid, *[instance.uuid for instance in each.instances])
     }
     assert len(devices) == 5
     assert state.device_keys(NOON + 901) == devices
