@@ -5,13 +5,13 @@ import pytest
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.snapshot import CollectorRun, Fault
 from tests.builders import NOON, gpu, instance, process, snapshot
-from tests.fleet.fleet_views import fleet_of, gpu_rows, only_node
+from tests.fleet.fleet_views import clock, fleet_of, gpu_rows, only_node
 
 
 def test_a_missing_gpu_stays_listed_as_broken() -> None:
     fleet = fleet_of(snapshot(gpu(0), gpu(1)), snapshot(gpu(1), taken_at=NOON + 240))
     assert gpu_rows(fleet, NOON + 240) == [
-        (0, "broken", "missing for 4 min"),
+        (0, "broken", f"missing since {clock(NOON)}"),
         (1, "free", "nobody on it"),
     ]
     lost = only_node(fleet, NOON + 240).gpus[0]
@@ -25,7 +25,7 @@ def test_a_gpu_stays_missing_until_it_is_reported_again() -> None:
         snapshot(gpu(1), taken_at=NOON + 1),
         snapshot(gpu(1), taken_at=NOON + 60),
     )
-    assert gpu_rows(fleet, NOON + 60)[0] == (0, "broken", "missing for 1 min")
+    assert gpu_rows(fleet, NOON + 60)[0] == (0, "broken", f"missing since {clock(NOON)}")
     fleet.apply(snapshot(gpu(0), gpu(1), taken_at=NOON + 61), NOON + 61)
     assert [row[1] for row in gpu_rows(fleet, NOON + 61)] == ["free", "free"]
 

@@ -4,7 +4,7 @@ import type { Reading } from "../src/feed/state";
 import type { Figure, Host, JudgedGpu, NodeView, Process, Series } from "../src/feed/types";
 
 export const GIB = 1024 ** 3;
-export const HOST: Host = { addresses: [], interfaces: {}, kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, load_5_minutes: null, load_15_minutes: null, memory_used_bytes: null, memory_total_bytes: null };
+export const HOST: Host = { addresses: [], interfaces: {}, kernel: null, driver_version: null, cuda_version: null, booted_at: null, cpu_count: null, cpu_percent: null, load_1_minute: null, load_5_minutes: null, load_15_minutes: null, memory_used_bytes: null, memory_total_bytes: null, pid_namespace: null };
 export const SPAN = { start: 1000, end: 1030 };
 
 /** A GPU of which all is unknown but what is given here. */

@@ -287,7 +287,10 @@ class Reader:
     def _late_results(self, requests: Sequence[ReadRequest]) -> dict[str, ReadResult]:
         """Return what slow workers have answered meanwhile; give up those past their deadline."""
         results: dict[str, ReadResult] = {}
-        for subject, slow in list(self._slow.items()):
+        requested = {subject for subject, _ in requests}
+        # Only those that are read now: another read in the same sample must not use them up.
+        due = [(subject, slow) for subject, slow in self._slow.items() if subject in requested]
+        for subject, slow in due:
             current, self._current_subject = self._current_subject, subject
             if self._process_progress(slow.worker):
                 slow = slow._replace(progress_at=time.monotonic())  # noqa: PLW2901

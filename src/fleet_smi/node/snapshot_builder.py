@@ -34,6 +34,8 @@ SAMPLE_TIMEOUT_SECONDS = 4.0
 # A program must give up before its reader does: the reader would be killed, the program not.
 _PROGRAM_MARGIN_SECONDS = 0.5
 _MIN_PROGRAM_SECONDS = 0.5
+# Beside a slow driver a new worker has to start before it can list the devices by their files.
+_MIN_READ_SECONDS = 1.5
 _PROGRAMS = frozenset(program for programs in FALLBACKS.values() for program in programs)
 _ORDER = {entry.name: position for position, entry in enumerate(COLLECTORS)}
 _DRIVERS = frozenset(entry.name for entry in COLLECTORS if entry.is_driver)
@@ -75,7 +77,9 @@ class SnapshotBuilder:
             self._deadline = max(self._deadline, time.monotonic() + SAMPLE_TIMEOUT_SECONDS)
         else:
             left = self._deadline - time.monotonic()
-            results = self._reader.read(requests, READ_TIMEOUT_SECONDS, max(0.1, left))
+            results = self._reader.read(
+                requests, READ_TIMEOUT_SECONDS, max(_MIN_READ_SECONDS, left)
+            )
         for (name, _), result in zip(requests, results, strict=True):
             self._add_result(name, result)
         return not any(name in self._failures for name, _ in requests)
