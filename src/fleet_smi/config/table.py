@@ -1,50 +1,10 @@
 """The settings table: one row per setting with its value type, default and description."""
 
-from typing import Any
-
-from msgspec import Struct
-
 from fleet_smi.config import value_types
 from fleet_smi.config.addresses import ListenAddress
-from fleet_smi.config.value_types import ValueType
+from fleet_smi.config.setting_row import Setting, secret_rows
 from fleet_smi.model.units import GIB, MIB
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS as THRESHOLDS
-
-
-class Setting(Struct, frozen=True):
-    """One row of the table; `section.key` in the file, `FLEET_SMI_SECTION_KEY` outside."""
-
-    section: str
-    key: str
-    value_type: ValueType
-    default: Any
-    description: str
-    example: Any = None
-    """An example value, for a setting that is not set by default."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.section}.{self.key}"
-
-    @property
-    def environment_variable(self) -> str:
-        return f"FLEET_SMI_{self.section}_{self.key}".upper()
-
-    @property
-    def is_secret(self) -> bool:
-        return self.value_type in (value_types.SECRET, value_types.PASSWORD)
-
-
-def _secret(
-    section: str, key: str, description: str, value_type: ValueType = value_types.SECRET
-) -> tuple[Setting, Setting]:
-    """The two rows of a secret: itself, and the file that may contain it."""
-    file = f"/etc/fleet-smi/{key.replace('_', '-')}"
-    return (
-        Setting(section, key, value_type, None, description, "the-token"),
-        Setting(section, f"{key}_file", value_types.PATH, None, f"a file with {description}", file),
-    )
-
 
 _OFF = False  # as the default of a row, clearer than a bare False
 _HOUR, _DAY = 3600.0, 86400.0
@@ -75,7 +35,7 @@ SETTINGS: tuple[Setting, ...] = (
         "where hubs may fetch reports",
         ListenAddress("", 7071),
     ),
-    *_secret("agent", "serve_token", "the token that a hub must send"),
+    *secret_rows("agent", "serve_token", "the token that a hub must send"),
     Setting(
         "agent", "hosts", value_types.HOSTS, (), "more host names to accept", ("gpu-a.example.org",)
     ),
@@ -104,9 +64,9 @@ SETTINGS: tuple[Setting, ...] = (
         "a router of cluster-smi to send to",
         _ROUTER,
     ),
-    *_secret("agent", "get_status_password", _GET_STATUS, value_types.PASSWORD),
+    *secret_rows("agent", "get_status_password", _GET_STATUS, value_types.PASSWORD),
     Setting("agent", "interval", value_types.INTERVAL, 2.0, "the interval between samples"),
-    *_secret("agent", "join", "the token to join the hub with"),
+    *secret_rows("agent", "join", "the token to join the hub with"),
     Setting("agent", "fingerprint", value_types.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
     Setting(
         "agent",
@@ -166,7 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("hub", "pull", value_types.TARGETS, (), "agents to poll", ("gpu01:7071", "gpu02:7071")),
     Setting("hub", "pull_interval", value_types.INTERVAL, 2.0, "how often to poll them"),
-    *_secret("hub", "pull_token", "the token that these agents require"),
+    *secret_rows("hub", "pull_token", "the token that these agents require"),
     Setting(
         "hub",
         "pull_tokens_file",
@@ -194,7 +154,7 @@ SETTINGS: tuple[Setting, ...] = (
         "hub", "node_info", value_types.TARGETS, (), "nodes of gpu-cluster-monitor", ("gpu05:7080",)
     ),
     Setting("hub", "node_info_interval", value_types.INTERVAL, 4.0, "how often to poll them"),
-    *_secret("hub", "node_info_password", "the password that these nodes require"),
+    *secret_rows("hub", "node_info_password", "the password that these nodes require"),
     Setting(
         "hub",
         "cluster_smi_nodes",
@@ -221,7 +181,7 @@ SETTINGS: tuple[Setting, ...] = (
         ("old:9081",),
     ),
     Setting("hub", "cluster_smi_interval", value_types.INTERVAL, 3.0, "how often to poll them"),
-    *_secret("hub", "get_status_password", _GET_STATUS, value_types.PASSWORD),
+    *secret_rows("hub", "get_status_password", _GET_STATUS, value_types.PASSWORD),
     Setting(
         "hub",
         "trusted_proxies",
@@ -292,7 +252,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("hub", "currency", value_types.NAME, None, "the currency of that price", "EUR"),
     Setting("client", "hub", value_types.URL, None, "the hub to use", "https://hub:7070"),
-    *_secret("client", "token", "the token for the hub"),
+    *secret_rows("client", "token", "the token for the hub"),
     Setting("client", "fingerprint", value_types.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
     Setting(
         "verdict",

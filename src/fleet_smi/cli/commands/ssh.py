@@ -18,10 +18,11 @@ EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the action, the hosts and where their keys go."""
-    add = parser.add_argument
-    add("action", choices=("trust",), help="what to do")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    trust = actions.add_parser("trust", help="show host keys, and add them to known_hosts")
+    add = trust.add_argument
     add("hosts", nargs="*", metavar="HOST", help="hosts, or patterns (default: hub.ssh)")
-    where = parser.add_mutually_exclusive_group()
+    where = trust.add_mutually_exclusive_group()
     where.add_argument("--system", action="store_true", help="for every user: /etc/ssh")
     where.add_argument("--known-hosts", metavar="FILE", help="another file (~/.ssh/known_hosts)")
     add("--yes", action="store_true", help="add them without asking; the fingerprints are printed")
