@@ -6,11 +6,12 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -20,6 +21,7 @@ import pytest
 from fleet_smi.cli import run_hub, systemd_units
 from fleet_smi.client.hub import HubClient
 from fleet_smi.hub.state_folder import ADMIN_TOKEN_FILE
+from fleet_smi.server.tls import ensure_self_signed
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.machines import wait_until
@@ -42,6 +44,7 @@ def start() -> Iterator[Start]:
     def run(*arguments: str, env: Mapping[str, str]) -> Started:
         program = [sys.executable, "-m", "fleet_smi", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipes["stdin"] = subprocess.DEVNULL  # no terminal, which a hangup would close
         started.append(subprocess.Popen(program, env=env, text=True, **pipes))
         return started[-1]
 
@@ -144,6 +147,35 @@ def test_a_hub_whose_state_folder_is_deleted_continues_and_stops_cleanly(
         assert stream.read().count(b"event: change") > 1
     assert code == 0
     assert seconds < 3
+
+
+def test_a_hangup_makes_a_hub_read_its_certificate_and_not_end(
+    tmp_path: Path, env: dict[str, str], start: Start
+) -> None:
+    port, pems = free_port(), []
+    for name in ("first", "second"):
+        pems.append(ensure_self_signed(tmp_path / name, ["localhost"]).path)
+    file = tmp_path / "cert.pem"
+    file.write_bytes(pems[0].read_bytes())
+    flags = ("--tls-cert", str(file), "--tls-key", str(file), "--state", str(tmp_path / "state"))
+    hub = start("hub", "--listen", str(port), *flags, env=env)
+    read_until(hub, "hub:")
+
+    def shown() -> str:
+        return ssl.get_server_certificate(("127.0.0.1", port), timeout=60).strip()
+
+    wait_until(lambda: accepts(port))
+    assert shown() in pems[0].read_text()
+    file.write_bytes(pems[1].read_bytes())
+    hub.send_signal(signal.SIGHUP)
+    wait_until(lambda: shown() in pems[1].read_text())
+    assert ended(hub)[0] == 0
+
+
+def accepts(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60):
+        return True
+    return False
 
 
 def test_a_hub_that_cannot_start_says_why_in_one_line(tmp_path: Path, env: dict[str, str]) -> None:

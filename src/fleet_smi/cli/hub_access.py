@@ -146,8 +146,17 @@ def _add_token(args: argparse.Namespace) -> None:
             max_uses=args.uses,
         )
     # On stderr, so that `$(fleet-smi hub token add …)` captures the secret alone.
-    _notice(f"token {issued.id}, shown only once; the hub stores its hash:")
+    limits = f", {_join_limits(args)}" if args.role == "join" else ""
+    _notice(f"token {issued.id}, shown only once{limits}; the hub stores its hash:")
     print(issued.secret)
+
+
+def _join_limits(args: argparse.Namespace) -> str:
+    from fleet_smi.hub.tokens import JOIN_LIFETIME_SECONDS, JOIN_MAX_USES
+    from fleet_smi.server.join_line import describe_limits
+
+    lifetime_seconds = _seconds(args.expires) or JOIN_LIFETIME_SECONDS
+    return describe_limits(lifetime_seconds, args.uses or JOIN_MAX_USES)
 
 
 def _list_tokens(args: argparse.Namespace) -> None:
@@ -200,7 +209,7 @@ def _set_password(args: argparse.Namespace) -> None:
 def _join_command(args: argparse.Namespace) -> None:
     from fleet_smi.hub.state_folder import read_running_hub
     from fleet_smi.model.units import parse_duration
-    from fleet_smi.server.join_line import describe_limits, join_command
+    from fleet_smi.server.join_line import join_command
     from fleet_smi.server.tls import hub_certificate, read_fingerprint
 
     settings = args.settings
@@ -220,7 +229,7 @@ def _join_command(args: argparse.Namespace) -> None:
         issued = tokens.add(
             "join", "join-command", lifetime_seconds=lifetime_seconds, max_uses=uses
         )
-    limits = describe_limits(lifetime_seconds, uses)
+    limits = _join_limits(args)
     _notice(f"run this line on each node; its token {issued.id} is {limits}:")
     print(join_command(url, issued.secret, fingerprint if url.startswith("https:") else None))
 

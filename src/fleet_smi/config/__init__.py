@@ -26,7 +26,8 @@ from fleet_smi.config.settings import (
     NodeSettings,
     Settings,
 )
-from fleet_smi.config.table import SETTINGS, Setting
+from fleet_smi.config.setting_row import Setting
+from fleet_smi.config.table import SETTINGS
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 __all__ = ["SETTINGS", "Setting", "Settings", "load", "resolve"]

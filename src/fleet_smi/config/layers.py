@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from fleet_smi.config.table import MUTUALLY_EXCLUSIVE, Setting
+from fleet_smi.config.setting_row import Setting
+from fleet_smi.config.table import MUTUALLY_EXCLUSIVE
 from fleet_smi.config.value_types import format_for_error
 from fleet_smi.errors import UsageError
 from fleet_smi.model.safe_text import sanitize_text

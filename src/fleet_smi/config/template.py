@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from fleet_smi.config.table import SETTINGS, Setting
+from fleet_smi.config.setting_row import Setting
+from fleet_smi.config.table import SETTINGS
 
 _HEAD = """\
 # Settings of fleet-smi. Each line that starts with # and a key is the default, or an example

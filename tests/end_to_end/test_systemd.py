@@ -1,0 +1,70 @@
+"""The services under a real systemd: the first hours of a new admin, as the docs have them."""
+
+from pathlib import Path
+
+from tests.systemd_machine import run_on_systemd_machine
+
+SCRIPT = r"""
+mkdir -p /etc/fleet-smi
+printf '[hub]\nlisten = ":7070"\ntls = "self-signed"\n' > /etc/fleet-smi/fleet-smi.toml
+hub=https://localhost:7070
+
+fleet_smi service install hub 2>&1 | said installed
+wait_for curl -skfo /dev/null $hub/healthz
+curl -sk $hub/api/v1/fleet | said refused
+token=$(fleet_smi hub token add --role viewer)
+wait_for curl -skfo /dev/null -H "Authorization: Bearer $token" $hub/api/v1/fleet
+curl -skgo /dev/null -w '%{http_code}' https://[::1]:7070/healthz | said ipv6
+
+line=$(fleet_smi hub join-command --url $hub 2>/opt/shared/limits)
+# The printed line, with the service in the place of the agent.
+eval "${line/fleet-smi agent/fleet_smi service install agent}" 2>&1 | said agent
+wait_for sh -c "/opt/fleet-smi/bin/python -m fleet_smi nodes | grep -q push"
+fleet_smi nodes | said nodes
+ps -eo user,args | grep '[f]leet_smi' | said processes
+
+systemctl reload fleet-smi-hub
+wait_for curl -skfo /dev/null $hub/healthz
+systemctl show -p ActiveState -p NRestarts fleet-smi-hub | said reloaded
+stat -c '%U %a' /var/lib/fleet-smi/hub/hub.db | said owner
+fleet_smi service uninstall agent && fleet_smi service uninstall hub
+systemctl is-active fleet-smi-hub fleet-smi-agent | said uninstalled
+
+rm /etc/fleet-smi/fleet-smi.toml
+useradd -m alice
+loginctl enable-linger alice
+runtime=/run/user/$(id -u alice)
+wait_for test -d $runtime/systemd
+as_alice() { runuser -u alice -- env HOME=/home/alice XDG_RUNTIME_DIR=$runtime "$@"; }
+service() { as_alice /opt/fleet-smi/bin/python -m fleet_smi service "$@" hub --user 2>&1; }
+service install | said user_installed
+wait_for curl -sfo /dev/null http://localhost:7070/healthz
+ps -eo user,args | grep '[f]leet_smi hub' | said user_processes
+service uninstall | said user_removed
+as_alice systemctl --user is-active fleet-smi-hub | said user_state
+"""
+
+
+def test_the_documented_services_run_under_a_real_systemd(tmp_path: Path) -> None:
+    said = run_on_systemd_machine(tmp_path, SCRIPT)
+    log = said.get("log", "")
+    assert "gave up" not in log, log
+    # It starts before anybody has access, says what to do, and opens without a restart.
+    assert "is running" in said["installed"]
+    assert "sudo fleet-smi hub token add --role viewer" in said["installed"]
+    assert '"no_viewers"' in said["refused"]
+    assert said["ipv6"] == "200"
+    # The join line works as a service, and its token is nowhere to be seen.
+    assert "valid for 24 hours and 100 machines" in said["limits"]
+    assert "fleet-smi-agent.service is running" in said["agent"]
+    assert " push " in said["nodes"]
+    assert "fsmi_join_" not in said["processes"]
+    assert {line.split()[0] for line in said["processes"].splitlines()} >= {"fleet-s+"}
+    assert said["reloaded"].split() == ["NRestarts=0", "ActiveState=active"]
+    assert said["owner"] == "fleet-smi 600\n"
+    assert said["uninstalled"].split() == ["inactive", "inactive"]
+    # A user does the same without root.
+    assert "loginctl enable-linger" in said["user_installed"]
+    assert said["user_processes"].startswith("alice ")
+    assert "is removed" in said["user_removed"]
+    assert said["user_state"] == "inactive\n"
