@@ -19,6 +19,7 @@ from fleet_smi.config.layers import (
     SettingValue,
     parse_setting,
 )
+from fleet_smi.config.setting_row import Setting
 from fleet_smi.config.settings import (
     AgentSettings,
     ClientSettings,
@@ -26,7 +27,6 @@ from fleet_smi.config.settings import (
     NodeSettings,
     Settings,
 )
-from fleet_smi.config.setting_row import Setting
 from fleet_smi.config.table import SETTINGS
 from fleet_smi.model.verdict.thresholds import Thresholds
 
