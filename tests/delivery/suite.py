@@ -17,7 +17,6 @@ import pytest
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.fleet.delivery import Source
-from fleet_smi.model.fleet import State
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import gpu, process, snapshot
 from tests.delivery.source_runner import RecordedDeliveries, run_source
@@ -48,8 +47,6 @@ class Transport(ABC):
     target: str
     version_error: ClassVar[type[DeliveryError]] = Undecodable
     """The error for a report of another version, where reports have one."""
-    idle_state: ClassVar[State] = "free"
-    """The verdict on an idle GPU, by what this transport carries."""
 
     @abstractmethod
     def send(self, snapshot: Snapshot) -> None:
@@ -126,7 +123,7 @@ class DeliverySuite:
         (node,) = fleet.view(deliveries.last_received_at).nodes
         assert (node.missing_reports, node.silent, node.via) == (0, False, transport.source.name)
         assert node.gpus[0].busy_percent == 40.0
-        assert [each.verdict.state for each in node.gpus] == ["busy", transport.idle_state]
+        assert [each.verdict.state for each in node.gpus] == ["busy", "free"]
 
     def test_closing_leaves_no_task_thread_process_or_descriptor(
         self, transport: Transport

@@ -63,6 +63,10 @@ def test_a_gpu_that_is_lost_or_not_readable_is_not_available_and_stops_no_other(
     encoded = written(lost, gpu(1, processes=None), gpu(2))
     assert [each["is_available"] for each in encoded] == [False, False, True]
     assert (encoded[0]["utilization"], encoded[0]["type"]) == (None, f"{lost.name} (lost)")
+    # And where such an agent is polled, it is lost there too.
+    read_back = decode_gpu_status(encode_gpu_status(snapshot(lost, gpu(1))), NOON).gpus
+    assert [each.fault and each.fault.kind for each in read_back] == ["lost", None]
+    assert read_back[0].name == lost.name
 
 
 @pytest.mark.parametrize(

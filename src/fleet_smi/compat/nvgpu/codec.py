@@ -6,7 +6,7 @@ A GPU has neither an index nor a UUID: its place in the list is its index.
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -24,7 +24,14 @@ from fleet_smi.compat.nvgpu.humanize import format_ago, shorten_command
 from fleet_smi.compat.nvgpu.start_times import StartTimes, with_start_time
 from fleet_smi.model.fleet import JudgedGpu, NodeView, State
 from fleet_smi.model.redact import redact
-from fleet_smi.model.snapshot import NOT_REPORTED_BY, Gpu, Process, Snapshot
+from fleet_smi.model.snapshot import (
+    NOT_REPORTED_BY,
+    Fault,
+    FaultKind,
+    Gpu,
+    Process,
+    Snapshot,
+)
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS
@@ -37,6 +44,14 @@ _MAX_LIST_LENGTH = 64 << 10  # characters of a comma-separated list, cut before 
 _PID = re.compile(r"[0-9]{1,10}")
 _NONE: StartTimes = {}
 _NOT_AVAILABLE = "Host not available"
+
+
+def _fault_text(kind: FaultKind) -> str:
+    return kind.replace("_", " ")
+
+
+_FAULT_KINDS: dict[str, FaultKind] = {_fault_text(kind): kind for kind in get_args(FaultKind)}
+_FAULT = re.compile(rf"(.{{0,160}}) \(({'|'.join(_FAULT_KINDS)})\)")
 
 
 class DeviceStatus(Struct, frozen=True, kw_only=True):
@@ -118,14 +133,24 @@ def _gpu(index: int, device: Any, taken_at: float, known_starts: StartTimes) -> 
     if processes:
         since = device.get("running_since")
         processes = with_start_time(processes, since, index, taken_at, known_starts)
-    return json_status.build_gpu(
+    name, fault = _name_and_fault(device.get("type"))
+    gpu = json_status.build_gpu(
         index,
         figures,
-        name=device.get("type"),
+        name=name,
         temperature=device.get("temperature"),
         processes=processes,
         unread=unread,
     )
+    return gpu if fault is None else replace(gpu, fault=fault)
+
+
+def _name_and_fault(device_type: Any) -> tuple[Any, Fault | None]:
+    """Split a name that an agent of fleet-smi has written, which has a fault behind it."""
+    match = _FAULT.fullmatch(device_type) if isinstance(device_type, str) else None
+    if match is None:
+        return device_type, None
+    return match[1], Fault(kind=_FAULT_KINDS[match[2]], detail=match[2])
 
 
 def _processes(device: dict[str, Any], unread: dict[str, str]) -> tuple[Process, ...] | None:
@@ -205,7 +230,7 @@ def _type(gpu: Gpu) -> str | None:
     """Return the name; a fault goes with it, because nvgpu has no other field for it."""
     if gpu.fault is None:
         return gpu.name
-    return f"{gpu.name or 'GPU'} ({gpu.fault.kind.replace('_', ' ')})"
+    return f"{gpu.name or 'GPU'} ({_fault_text(gpu.fault.kind)})"
 
 
 def _state(gpu: Gpu, now: float) -> State:
