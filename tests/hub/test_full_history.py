@@ -63,13 +63,13 @@ def test_reports_that_a_full_history_cannot_take_are_shown_and_requested_again(
     assert shown is not None
     assert shown.sequence == 29
     node.save()
-    assert (during.kept, node.report(30).kept) == (9, 10)
+    assert (during.kept, node.report(30).kept) == (9, 9)
     node.stored.is_full = node.stored.is_behind = False
     after = node.report(31)
     assert during.hub == before.hub != after.hub
-    assert after.kept == 10
+    assert after.kept == 9
     # As an agent does for a hub with another id: all that is not durable, the oldest first.
-    again = node.report(*range(11, 32))
+    again = node.report(*range(10, 32))
     assert again.kept is None
     node.report(32, 33)
     node.history.tick(node.now + 2)
@@ -83,3 +83,20 @@ def test_reports_that_a_full_history_cannot_take_are_shown_and_requested_again(
         "the history is full",
         "the history is recorded again",
     ]
+
+
+def test_a_backlog_that_met_a_full_history_is_recorded_from_where_it_was(
+    node: ReportingHub,
+) -> None:
+    node.now = NOON + 1000
+    node.report(*range(10))
+    node.stored.is_full = node.stored.is_behind = True
+    node.report(*range(10, 20))
+    node.save()
+    node.stored.is_full = node.stored.is_behind = False
+    node.report(*range(10, 40))  # the agent was refused meanwhile, and begins again
+    node.save()
+    node.save()
+    node.history.remove_node(NODE_ID, node.now)
+    node.history.flush()
+    assert [one.holder.pid for one in node.stored.occupancies()] == list(range(1000, 1040))

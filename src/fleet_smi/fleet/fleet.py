@@ -95,7 +95,9 @@ class FleetState:
                 is_new = not node.sequences.has(run_id, snapshot.sequence)
             if not is_new:
                 return None
-        if not node.is_older_than(snapshot, at):
+        if is_recorded and node.end_unrecorded(snapshot, at):
+            pass
+        elif not node.is_older_than(snapshot, at):
             if run_id is None or not is_recorded:
                 return None
             # Its number has been recorded, so the checkpoint has to be written again.
@@ -107,6 +109,8 @@ class FleetState:
                 via=via,
                 is_late=True,
             )
+        if not is_recorded:
+            node.begin_unrecorded()
         # Newer by its number, older by its time: a window must never see time run backwards.
         if 0 < node.at - at <= _JITTER_SECONDS:
             at = node.at
@@ -185,6 +189,11 @@ class FleetState:
             del self._routes[via]
         self._mark_dirty(node_id)
         return True
+
+    def is_ahead_of_history(self, node_id: str) -> bool:
+        """Return whether the latest snapshot of a node is not recorded, only shown."""
+        node = self._nodes.get(node_id)
+        return node is not None and node.unrecorded_since is not None
 
     def checkpoint(self, node_id: str) -> NodeCheckpoint | None:
         """Return what to store of a node; `None` if it is unknown or has never reported."""

@@ -158,6 +158,8 @@ class Checkpointer:
 
     def _begin(self, node_ids: Collection[str]) -> _Batch:
         """Hand the history of these nodes to its writer, and copy their state of this moment."""
+        # Saved as it is now, a node would be newer than its history: it stays dirty.
+        node_ids = [each for each in node_ids if not self._fleet.is_ahead_of_history(each)]
         # Nothing is awaited from here to the copy: history and checkpoint are of one moment.
         history_batch = 0 if self._history is None else self._history.schedule_save(node_ids)
         present: list[NodeCheckpoint] = []
