@@ -19,6 +19,7 @@ from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.hub.sources.push import PushSource
@@ -235,6 +236,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
             credentials=credentials,
             access=AccessControl(credentials, AuthRateLimiter(time.time), loopback_only=True),
             cache=SingleFlightCache(lambda: hub.version),
+            problems=ProblemReport(folder, {}, time.time),
         )
         self._serving = ExitStack()
         port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))

@@ -178,3 +178,23 @@ def _differences(older: object, newer: object, path: str = "") -> list[str]:
     else:
         return [] if older == newer else [path]
     return [found for where, a, b in pairs for found in _differences(a, b, where)]
+
+
+def test_nodes_whose_checkpoints_share_a_route_can_both_be_removed() -> None:
+    """A hub that is killed may have saved the old node of an address before it moved."""
+    fleet, ssh = FleetState(), Via("ssh", "gpu01")
+    fleet.apply(snapshot(gpu(), node_id="old"), NOON, ssh)
+    stale = fleet.checkpoint("old")
+    fleet.apply(snapshot(gpu(), node_id="new", taken_at=NOON + HOUR), NOON + HOUR, ssh)
+    latest = fleet.checkpoint("new")
+    assert stale is not None
+    assert latest is not None
+    for first, second in ((stale, latest), (latest, stale)):
+        restored = FleetState()
+        restored.restore(first)
+        restored.restore(second)
+        restored.record_failure(ssh, "timed out", NOON + HOUR + 1)
+        troubles = {node.node_id: node.trouble for node in restored.view(NOON + HOUR + 1).nodes}
+        assert troubles == {"old": None, "new": "timed out"}
+        assert [restored.remove(node_id) for node_id in ("old", "new")] == [True, True]
+        assert restored.view(NOON + HOUR + 2).nodes == ()

@@ -13,7 +13,7 @@ from fleet_smi import config
 from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.hub import HubClient
 from fleet_smi.client.responses import decode_join_token
-from fleet_smi.fleet.delivery import Source
+from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.server.hub_server import HubServer
@@ -107,6 +107,17 @@ class ThreadedHub:
     def wait_until_published(self) -> None:
         """Wait until every received report has been published to subscribers."""
         wait_until(lambda: not self.server.hub.fleet._dirty)
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Deliver what a source would, on the hub's own loop."""
+        done = threading.Event()
+
+        def run() -> None:
+            self.server.hub.deliver(delivery)
+            done.set()
+
+        self._loop.call_soon_threadsafe(run)
+        assert done.wait(60)
 
     def fleet(self) -> FleetView:
         """Return its current view of the fleet."""

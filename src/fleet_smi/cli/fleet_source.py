@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fleet_smi import paths
-from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.errors import Unmet, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.client.hub import HubClient
@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from fleet_smi.hub.state_folder import RunningHub
     from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.model.fleet import FleetView
+    from fleet_smi.model.hub_problems import NodesView
     from fleet_smi.model.people import PeopleView
     from fleet_smi.model.select import Offer
     from fleet_smi.model.verdict.thresholds import Thresholds
 
 _VARIABLES = {"FLEET_SMI_CLIENT_HUB", "FLEET_SMI_HUB_STATE"}
+
+
+# How often a host is polled while a screen is refreshed: a poll over ssh takes a second or more.
+_MIN_SSH_INTERVAL_SECONDS = 2.0
 
 
 class FleetSource(Protocol):
@@ -127,6 +132,19 @@ def require_driver(view: "FleetView", program: str, *, is_local: bool) -> None:
             raise Unmet(f"{program}: cannot query the NVIDIA driver: {run.detail}")
 
 
+def require_answer(fleet: FleetSource) -> None:
+    """Raise `Unreachable` if every machine that was polled failed; after the output, for scripts.
+
+    Why each failed is in that output.
+    """
+    if fleet.is_local or isinstance(fleet, HubFleet):
+        return
+    from fleet_smi.fleet.polled import PolledFleet
+
+    if isinstance(fleet, PolledFleet) and (failed := fleet.failed):
+        raise Unreachable(f"no answer from any machine: {'; '.join(failed)}")
+
+
 def add_hub_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--hub` for commands that only a hub can answer."""
     parser.add_argument("--hub", metavar="URL", help="query this hub (default: client.hub)")
@@ -196,6 +214,10 @@ class HubFleet:
         """Fetch the view from the hub."""
         return self._client.fleet(self._at)
 
+    def nodes(self) -> "NodesView":
+        """Fetch the nodes, with the problems of the hub and the senders that it refuses."""
+        return self._client.nodes()
+
     def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
         """Return the GPUs the hub offers, judged by the hub's thresholds, not by ours."""
         return self._client.free(request, at=self._at, explain=explain)
@@ -221,4 +243,5 @@ def _sources(args: argparse.Namespace, settings: "Settings") -> list["Source"]:
     hub = settings.hub
     # Patterns like gpu* become the hosts of ssh_config that they match: ssh takes one name.
     hosts = expand_hosts(args.ssh.split(","), hub.ssh_config)
-    return [SshSource(hosts, config=hub.ssh_config, key=hub.ssh_key)]
+    interval = max(getattr(args, "interval", None) or 0.0, _MIN_SSH_INTERVAL_SECONDS)
+    return [SshSource(hosts, interval_seconds=interval, config=hub.ssh_config, key=hub.ssh_key)]

@@ -39,7 +39,7 @@ exit codes:
   0    success
   1    cannot be met now: not enough free GPUs, or doctor found a failure
   2    usage error: unknown flag, name or id, bad pattern, bad setting
-  3    no answer, or access denied: the hub, the --dir folder, or (render) every node
+  3    no answer, or access denied: the hub, the --dir folder, or every node
   70   internal error: a bug in fleet-smi
   130  interrupted
 """

@@ -15,6 +15,7 @@ from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
 from fleet_smi.model.history_responses import Occupancies, StorageStatus
+from fleet_smi.model.hub_problems import NodesView
 from fleet_smi.model.moment import to_remote_moment
 from fleet_smi.model.people import PeopleView
 from fleet_smi.model.select import Offer
@@ -68,6 +69,16 @@ class HubClient:
     def people(self, user: str | None = None, at: Moment | None = None) -> PeopleView:
         """Who holds GPUs, now or at a moment; with `user`, that person and all their GPUs."""
         return self._get("/api/v1/people", PeopleView, user=user, at=_encode_moment(at))
+
+    def nodes(self) -> NodesView:
+        """Every node, the problems of the hub, and the senders that it refuses."""
+        response = self._connection.request("GET", "/api/v1/nodes")
+        if response.status in (404, 405):  # a hub of an older version
+            view = self.fleet()
+            return NodesView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
+        if response.status >= 300:
+            raise _error(response, self._connection.url)
+        return decode_response(response.body, NodesView)
 
     def node(self, node_id: str) -> NodeView:
         """One node."""

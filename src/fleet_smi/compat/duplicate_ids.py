@@ -2,10 +2,8 @@
 
 import re
 
-from msgspec.structs import replace
-
-from fleet_smi.model.merge import with_node_scoped_uuid
-from fleet_smi.model.snapshot import Gpu, Snapshot
+from fleet_smi.model.merge import with_node_id
+from fleet_smi.model.snapshot import Snapshot
 
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z.:-]")
 _MAX_ID_LENGTH = 160
@@ -23,11 +21,4 @@ class DuplicateIdResolver:
         if self._targets.setdefault(node_id, target) == target:
             return snapshot
         own_id = f"{node_id}@{_NOT_IN_AN_ID.sub('-', target)}"[:_MAX_ID_LENGTH]
-        gpus = [_move(gpu, node_id, own_id) for gpu in snapshot.gpus]
-        return replace(snapshot, node_id=own_id, gpus=tuple(gpus))
-
-
-def _move(gpu: Gpu, node_id: str, own_id: str) -> Gpu:
-    # A synthetic UUID holds the id of its node, so it has to follow the node.
-    bare = replace(gpu, uuid=gpu.uuid.removesuffix(f"@{node_id}"))
-    return with_node_scoped_uuid(bare, own_id)
+        return with_node_id(snapshot, own_id)

@@ -58,4 +58,5 @@ class StatusSource(ABC):
             target=target,
             result=replace(snapshot, interval_seconds=interval),
             age_seconds=now - snapshot.taken_at,
+            id_origin="target",
         )

@@ -90,6 +90,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     ssh_config: str | None
     ssh_interval: float
     ssh_key: str | None
+    trusted_transports: tuple[str, ...]
     nvgpu: tuple[str, ...]
     nvgpu_interval: float
     node_info: tuple[str, ...]

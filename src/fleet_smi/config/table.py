@@ -148,6 +148,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "hub", "ssh_key", value_types.PATH, None, "the key to log in with", "/etc/fleet-smi/ssh-key"
     ),
+    Setting(
+        "hub",
+        "trusted_transports",
+        value_types.TRANSPORTS,
+        (),
+        "transports that may report for every node",
+        ("ssh",),
+    ),
     Setting("hub", "nvgpu", value_types.TARGETS, (), "agents of nvgpu to poll", ("gpu04:1080",)),
     Setting("hub", "nvgpu_interval", value_types.INTERVAL, 5.0, "how often to poll them"),
     Setting(

@@ -1,13 +1,17 @@
 """The contract of a source, and what it delivers: a snapshot, or why there is none."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.model.snapshot import Snapshot
+
+IdOrigin = Literal["report", "target", "credential"]
+"""Where a node's id comes from: its report claims it, the source made it from the target's name,
+or the sender has proven it by a credential."""
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
@@ -16,13 +20,15 @@ class Delivery(Struct, frozen=True, kw_only=True):
     A `result` of `None` clears an earlier failure that belongs to no node, such as a missing
     folder. `target` is what the source calls the node: a host name, an address, a file's name,
     or the node's id where nodes push. `age_seconds` is how long ago the snapshot was taken, as
-    far as the source can tell without comparing the clocks of two machines.
+    far as the source can tell without comparing the clocks of two machines. A claimed id is
+    accepted only from the route that it first came by (`fleet/identity.py`).
     """
 
     source: str
     target: str
     result: Snapshot | DeliveryError | None
     age_seconds: float = 0.0
+    id_origin: IdOrigin = "report"
 
 
 # A node is silent after three missed intervals, so this makes 15 minutes.
@@ -37,6 +43,18 @@ def with_default_interval(snapshot: Snapshot) -> Snapshot:
     if snapshot.interval_seconds is not None:
         return snapshot
     return replace(snapshot, interval_seconds=_DEFAULT_INTERVAL_SECONDS)
+
+
+def with_polling_interval(snapshot: Snapshot, polling_seconds: float) -> Snapshot:
+    """Add the polling interval to that of a node of which only the latest report is polled.
+
+    A report appears up to one interval after the one before it, and is read up to one polling
+    interval later: by the node's own interval alone, the pause between polls would be silence.
+    """
+    own = snapshot.interval_seconds
+    if own is None:
+        return with_default_interval(snapshot)
+    return replace(snapshot, interval_seconds=own + polling_seconds)
 
 
 DeliverCallback = Callable[[Delivery], None]
@@ -55,7 +73,8 @@ class Source(Protocol):
     async def poll(self) -> Sequence[Delivery]:
         """Return one delivery for each target, now; none for a source that only listens.
 
-        Raise a `DeliveryError` when the source as a whole fails, and so has no target.
+        Raise a `DeliveryError` when the source as a whole fails, and so has no target. A source
+        with slow targets also has `poll_each(deliver)`, which delivers each when it answers.
         """
 
     async def run(self, deliver: DeliverCallback) -> None:

@@ -9,13 +9,24 @@ from math import inf, isfinite
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.fleet.delivery import IdOrigin
+from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
-from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, Via, restore_node
+from fleet_smi.fleet.node_state import (
+    NodeCheckpoint,
+    NodeState,
+    StateTransition,
+    Via,
+    restore_node,
+    shared_id_message,
+)
 from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
 from fleet_smi.model.verdict.hysteresis import Standing
+from fleet_smi.model.verdict.judge import silence_timeout
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.views import NodeParts, build_node_view, summarize_nodes
 
@@ -49,8 +60,13 @@ class FleetChange(Struct, frozen=True, kw_only=True, gc=False):
 class FleetState:
     """The latest snapshot of every node, judged."""
 
-    def __init__(self, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> None:
+    def __init__(
+        self,
+        thresholds: Thresholds = DEFAULT_THRESHOLDS,
+        identities: NodeIdentities | None = None,
+    ) -> None:
         self.thresholds = thresholds
+        self.identities = identities or NodeIdentities()
         self._nodes: dict[str, NodeState] = {}
         self._inventories = InventoryIndex()
         # Which node each route leads to, as far as is known.
@@ -62,6 +78,35 @@ class FleetState:
         """How late reports may be because of the hub, by the last tick."""
         self.faults = NodeFaults(self._mark_dirty)
         """What was set aside of single nodes, because of bugs of the hub."""
+
+    def identify(
+        self,
+        snapshot: Snapshot,
+        at: float,
+        via: Via,
+        *,
+        origin: IdOrigin = "report",
+        round: int | None = None,
+    ) -> tuple[Snapshot, Via]:
+        """Return a snapshot and its route under the id of its own node; raise `Refused`.
+
+        To be called before `apply`, for what comes from another machine. `round` numbers the polls
+        of a command without a hub.
+        """
+        timeout = silence_timeout(snapshot.interval_seconds, self.thresholds)
+        node_id = self.identities.resolve(snapshot, at, via, timeout, origin=origin, round=round)
+        if node_id == snapshot.node_id:
+            return snapshot, via
+        own_via = Via(via.source, node_id) if via.target == snapshot.node_id else via
+        return with_node_id(snapshot, node_id), own_via
+
+    def joining_id(
+        self, node_id: str, boot_id: str | None, name: str, address: str, now: float
+    ) -> str:
+        """Return the id for a node that joins: one of its own, if it is a clone of another."""
+        if boot_id is None or not self.identities.is_another_machine(node_id, boot_id, now):
+            return node_id
+        return self.identities.clone_id(node_id, boot_id, name, address)
 
     def apply(
         self,
@@ -142,7 +187,8 @@ class FleetState:
             self._mark_dirty(node_id)
 
     def drop_target(self, via: Via) -> None:
-        """Remove a target from the list, unless a node has reported that way."""
+        """Remove a target that is gone from the list, unless a node has reported that way."""
+        self.identities.release(via)
         node = self._nodes.get(self._routes.get(via, ""))
         if node is not None and node.snapshot is None:
             self.remove(node.node_id)
@@ -185,8 +231,10 @@ class FleetState:
             return False
         self._inventories.forget(node_id, node.inventory.claims)
         self.faults.forget(node_id)
+        self.identities.forget(node_id)
         for via in node.vias:
-            del self._routes[via]
+            if self._routes.get(via) == node_id:
+                del self._routes[via]
         self._mark_dirty(node_id)
         return True
 
@@ -198,14 +246,32 @@ class FleetState:
     def checkpoint(self, node_id: str) -> NodeCheckpoint | None:
         """Return what to store of a node; `None` if it is unknown or has never reported."""
         node = self._nodes.get(node_id)
-        return None if node is None else node.checkpoint()
+        checkpoint = None if node is None else node.checkpoint()
+        if checkpoint is None:
+            return None
+        owner, reported_id = self.identities.owner(node_id), self.identities.reported_id(node_id)
+        if owner in (None, checkpoint.via) and reported_id == node_id:
+            return checkpoint
+        return replace(checkpoint, owner=owner, reported_id=reported_id)
 
     def restore(self, checkpoint: NodeCheckpoint) -> None:
         """Restore a node from its checkpoint, before any report of it is applied."""
         node = restore_node(checkpoint, self.thresholds)
+        via = checkpoint.via
+        if via is not None:
+            self.identities.restore(
+                node.node_id,
+                checkpoint.snapshot,
+                checkpoint.at,
+                via=via,
+                timeout=silence_timeout(checkpoint.snapshot.interval_seconds, self.thresholds),
+                owner=checkpoint.owner or via,
+                reported_id=checkpoint.reported_id,
+            )
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
-        self._routes.update(dict.fromkeys(node.vias, node.node_id))
+        for via in list(node.vias):
+            self._restore_route(node, via)
         self._mark_dirty(node.node_id)
 
     def restore_unreadable(self, node_id: str, name: str, error: Exception) -> None:
@@ -302,7 +368,7 @@ class FleetState:
 
     def _parts(self, node: NodeState, now: float) -> NodeParts:
         try:
-            parts = node.parts(now, self.thresholds, self.delay_seconds)
+            parts = self._with_twins(node.parts(now, self.thresholds, self.delay_seconds), now)
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self.faults.record("view", node.node_id, error)
             parts = NodeParts(node=node.bare_view())
@@ -312,7 +378,8 @@ class FleetState:
 
     def _view(self, node: NodeState, now: float) -> NodeView:
         try:
-            view = build_node_view(node.parts(now, self.thresholds, self.delay_seconds))
+            parts = node.parts(now, self.thresholds, self.delay_seconds)
+            view = build_node_view(self._with_twins(parts, now))
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self.faults.record("view", node.node_id, error)
             view = node.bare_view()
@@ -326,10 +393,32 @@ class FleetState:
         texts = view.trouble, self.faults.message(view.node_id)
         return replace(view, trouble="; ".join(filter(None, texts)) or None)
 
+    def _with_twins(self, parts: NodeParts, now: float) -> NodeParts:
+        """Return the parts with a warning where another machine reports the same id now."""
+        twins = self.identities.twins(parts.node.node_id)
+        if not twins or parts.node.silent:
+            return parts
+        others = [self._nodes[other] for other in twins if other in self._nodes]
+        running = [other for other in others if now <= other.silent_at(self.thresholds)]
+        if not running:
+            return parts
+        trouble = shared_id_message(running, parts.node.trouble)
+        return replace(parts, node=replace(parts.node, trouble=trouble))
+
     def _mark_dirty(self, node_id: str) -> None:
         """Mark a node as changed."""
         self.revision += 1
         self._dirty.add(node_id)
+
+    def _restore_route(self, node: NodeState, via: Via) -> None:
+        """Give a route to the node that reported last: a checkpoint may be from before it moved."""
+        other = self._nodes.get(self._routes.get(via, ""))
+        if other is not None and other is not node:
+            older = min(other, node, key=lambda each: each.at)
+            older.vias.discard(via)
+            if older is node:
+                return
+        self._routes[via] = node.node_id
 
     def _attach_route(self, node: NodeState, via: Via) -> None:
         """Attach a route to the node that reported by it, and clear its failure."""

@@ -1,5 +1,6 @@
 """The state of one node: its latest snapshot, judged, and the checkpoint that outlives the hub."""
 
+from collections.abc import Sequence
 from math import inf
 from operator import attrgetter
 
@@ -22,6 +23,7 @@ _by_index = attrgetter("index", "uuid")
 # A node's clock that is ahead of the hub's by more than this is wrong, not just imprecise.
 _CLOCK_AHEAD_SECONDS = 60.0
 _SKEW_WARNING_SECONDS = 60.0
+_MAX_NAMED = 3
 # These transports fetch only the latest report: gaps in the numbers are no loss there.
 _LATEST_ONLY = ("pull", "files")
 
@@ -44,7 +46,9 @@ class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
 class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The stored state of one node; `given_…` are the name and labels set by an administrator.
 
-    `ways` are its routes: what is on disk keeps the name that it was written with.
+    `ways` are its routes: what is on disk keeps the name that it was written with. `owner` is the
+    route that its id first came by, where that is not `via`, and `reported_id` the id that it
+    reports, where another machine has that.
     """
 
     node_id: str
@@ -58,6 +62,8 @@ class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
     given_name: str | None = None
     given_labels: dict[str, str] = {}
     standings: dict[str, Standing] = {}
+    owner: Via | None = None
+    reported_id: str | None = None
 
 
 class NodeState:
@@ -120,6 +126,26 @@ class NodeState:
         if self.saved_name is not None:
             return self.saved_name
         return self.node_id if self.via is None else self.via.target
+
+    @property
+    def described(self) -> str:
+        """Its name with an address: machines that share an id may share a name, too."""
+        addresses = () if self.snapshot is None else self.snapshot.host.addresses
+        return f"{self.name} ({addresses[0] if addresses else self.node_id})"
+
+    @property
+    def ssh_host(self) -> str | None:
+        """Where ssh reaches it: the ssh target, else an address or the name that it reports."""
+        targets = [via.target for via in self.vias if via.source == "ssh"]
+        if targets:
+            # The user is that of the hub, not of the person who asks.
+            return min(targets).rpartition("@")[2]
+        if self.snapshot is None:
+            return None
+        addresses = self.snapshot.host.addresses
+        # The hub may reach more networks than people do; IPv4 is what most can.
+        numeric = next((each for each in addresses if ":" not in each), None)
+        return numeric or next(iter(addresses), None) or self.snapshot.name
 
     @property
     def failure_message(self) -> str | None:
@@ -246,6 +272,7 @@ class NodeState:
             silent=True,
             via=via,
             trouble=self.failure_message,
+            ssh_host=self.ssh_host,
             labels=self.given_labels,
         )
 
@@ -264,6 +291,7 @@ class NodeState:
             trouble=self.failure_message,
             clock_skew_seconds=skew if abs(skew) > _SKEW_WARNING_SECONDS else None,
             missing_reports=0 if via in _LATEST_ONLY else self.sequences.missing,
+            ssh_host=self.ssh_host,
             labels=snapshot.labels | self.given_labels,
             interval_seconds=snapshot.interval_seconds,
             sequence=snapshot.sequence,
@@ -314,6 +342,19 @@ def _changes(
     if len(before) != len(after):
         occupancy_changed += before.keys() - after.keys()
     return tuple(transitions), tuple(occupancy_changed)
+
+
+def shared_id_message(others: Sequence[NodeState], trouble: str | None) -> str:
+    """Return the warning on a node whose id other machines report too, with what to do."""
+    named = [other.described for other in others[:_MAX_NAMED]]
+    more = len(others) - len(named)
+    names = ", ".join(named) + (f" and {more} more" if more else "")
+    message = (
+        f"has the same machine-id as {names}: one is a clone of the other. On one of them run "
+        "`rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup`, restart its "
+        "agent, and remove its old entry with `fleet-smi nodes remove`"
+    )
+    return message if trouble is None else f"{message}; {trouble}"
 
 
 def restore_node(checkpoint: NodeCheckpoint, thresholds: Thresholds) -> NodeState:

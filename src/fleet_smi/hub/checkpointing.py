@@ -131,9 +131,12 @@ class Checkpointer:
     def _is_history_failing(self) -> bool:
         return self._history is not None and self._history.is_failing
 
-    def durable_sequence(self, snapshot: Snapshot) -> int | None:
-        """The highest number of its run that is on disk with all before it; `None` if none is."""
-        run_id, sequence = self._durable.get(snapshot.node_id, (None, 0))
+    def durable_sequence(self, snapshot: Snapshot, node_id: str | None = None) -> int | None:
+        """The highest number of its run that is on disk with all before it; `None` if none is.
+
+        `node_id` is that of its node, where the snapshot has the id of another machine.
+        """
+        run_id, sequence = self._durable.get(node_id or snapshot.node_id, (None, 0))
         return sequence if run_id == snapshot.run_id else None
 
     def invalidate(self, node_id: str) -> None:

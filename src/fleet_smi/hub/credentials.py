@@ -63,6 +63,8 @@ class CredentialCache:
     ) -> None:
         self.consecutive_failures = 0
         """Failed reads of the database in a row."""
+        self.last_error: str | None = None
+        """Why the last read failed; `None` once it succeeds."""
         self.tokens = TokenStore(engine, clock)
         self.users = UserStore(engine, clock)
         self._sessions = SessionStore(engine, clock)
@@ -77,6 +79,7 @@ class CredentialCache:
         self._entries: dict[bytes, _Entry] = {}
         self._has_viewer_token = False
         self._node_digests: dict[str, bytes] = {}
+        self._revoked: dict[bytes, Token] = {}
         self._users: dict[str, tuple[UserRole, str]] = {}
         self._used: set[str] = set()
         self._never_used: set[str] = set()
@@ -92,6 +95,10 @@ class CredentialCache:
     def has_node_credential(self, node_id: str) -> bool:
         """Whether this node has a credential of its own."""
         return node_id in self._node_digests
+
+    def revoked_node(self, token: str) -> Token | None:
+        """The credential of a node that was revoked; `None` for any other token."""
+        return self._revoked.get(credential_digest(token))
 
     def identify_token(self, token: str) -> Identity | None:
         """The identity of a token; `None` if it is unknown, expired or revoked."""
@@ -193,10 +200,12 @@ class CredentialCache:
             self._read()
         except StateError as error:
             self.consecutive_failures += 1
+            self.last_error = str(error)
             if self.consecutive_failures == 1:
                 logger.warning("cannot read tokens and users, using the cached ones: %s", error)
         else:
             self.consecutive_failures = 0
+            self.last_error = None
 
     def close(self) -> None:
         """Save when tokens were used, and end the thread."""
@@ -216,6 +225,7 @@ class CredentialCache:
                     return
                 self._users = self.users.roles_and_stamps(connection)
                 self._cache_tokens(self.tokens.active_by_digest(connection))
+                self._revoked = self.tokens.revoked_nodes_by_digest(connection)
                 self._revision = revision
 
     def _cache_tokens(self, tokens: Mapping[bytes, Token]) -> None:

@@ -1,6 +1,7 @@
 """HTTP polling: the same request to many servers concurrently, each with its own timeout."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -90,8 +91,7 @@ class HttpPoller:
         except (TimeoutError, httpx.TimeoutException):
             failure: DeliveryError = Unreachable(f"did not answer in {self._timeout_seconds:g} s")
         except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            failure = Unreachable(f"nothing answers there ({reason})")
+            failure = Unreachable(_reason(error))
         except DeliveryError as error:
             failure = error
         named = type(failure)(failure.message, target)
@@ -120,6 +120,16 @@ class HttpPoller:
                 if len(body) > MAX_REPORT_BYTES:
                     raise Undecodable(f"its report is larger than {MAX_REPORT_BYTES >> 20} MiB")
             return bytes(body)
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    """Describe why a target could not be reached; a name without an address has its own remedy."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return "its name cannot be resolved: check /etc/hosts and DNS"
+        cause = cause.__cause__ or cause.__context__
+    return f"nothing answers there ({str(error) or type(error).__name__})"
 
 
 def target_url(target: str, request: PollRequest) -> str:

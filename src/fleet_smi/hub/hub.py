@@ -16,6 +16,7 @@ from fleet_smi.fleet.node_faults import Room
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.refusals import RefusalLog
 from fleet_smi.hub.report_delay import ReportDelay
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
@@ -69,6 +70,7 @@ class Hub:
         self.clock = clock
         self._latest_time = -inf
         self.report_delay = ReportDelay()
+        self.refusals = RefusalLog(clock)
         self.ready = False
         self.reports_received = self.delivery_failures = 0
         self._sources = sources
@@ -107,27 +109,29 @@ class Hub:
     def deliver(self, delivery: Delivery) -> None:
         """Apply what a source delivers: a snapshot, a failure, or the end of a failure."""
         via, now = Via(delivery.source, delivery.target), self._read_clock()
-        if isinstance(delivery.result, DeliveryError):
-            self.delivery_failures += 1
-            self.fleet.record_failure(via, delivery.result.message, now)
-            self._failure_log(via).record_failure(delivery.result)
+        result = delivery.result
+        if isinstance(result, DeliveryError):
+            self._record_failure(via, result, now)
             return
-        if self._failure_logs:  # empty as a rule: this is done for every report
-            self._log_recovery(via)
-        if delivery.result is None:
+        if result is None:
             self.fleet.drop_target(via)
         else:
-            self.reports_received += 1
+            # The hub's clock and the age of the report: clocks of nodes may be wrong.
+            at, origin = now - delivery.age_seconds, delivery.id_origin
             try:
-                self._apply(delivery.result, now - delivery.age_seconds, via)
+                snapshot, own_via = self.fleet.identify(result, at, via, origin=origin)
+                self.reports_received += 1
+                self._apply(snapshot, at, own_via)
+            except DeliveryError as refusal:
+                self._record_failure(via, refusal, now)
+                return
             except Exception as error:  # noqa: BLE001  # one node must not stop its source
-                self.fleet.faults.record("report", delivery.result.node_id, error)
+                self.fleet.faults.record("report", result.node_id, error)
+        if self._failure_logs:  # empty as a rule: this is done for every report
+            self._log_recovery(via)
 
     def _apply(self, snapshot: Snapshot, at: float, via: Via) -> None:
-        """Apply a snapshot that was taken at `at`.
-
-        By the hub's clock and the age of the report: clocks of nodes may be wrong.
-        """
+        """Apply a snapshot that was taken at `at`, by the hub's clock."""
         # The limits again for what was not a report: other formats have none of their own.
         is_recorded = self.history is None or self._can_record(self.history)
         change = self.fleet.apply(limit_processes(snapshot), at, via, is_recorded=is_recorded)
@@ -138,13 +142,35 @@ class Hub:
             if change.is_late:
                 self._checkpointer.invalidate(change.snapshot.node_id)
 
+    def _record_failure(self, via: Via, error: DeliveryError, now: float) -> None:
+        self.delivery_failures += 1
+        self.fleet.record_failure(via, error.message, now)
+        self._failure_log(via).record_failure(error)
+
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """The receipt for the sender of this snapshot: up to which report its data is durable."""
+        via = Via("push", snapshot.node_id)
+        node_id = self.fleet.identities.node_id_of(snapshot, via)
         return Receipt(
             hub=self._receipt_id,
-            kept=self._checkpointer.durable_sequence(snapshot),
+            kept=self._checkpointer.durable_sequence(snapshot, node_id),
             interval_seconds=self._interval_seconds,
         )
+
+    def refuse(
+        self,
+        address: str,
+        reason: str,
+        remedy: str,
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Note that a machine was turned away: among the refused, and at its node if it has one."""
+        self.refusals.record(address, reason, remedy, node_id=node_id, name=name)
+        if node_id is not None and self.fleet.latest_snapshot(node_id) is not None:
+            message = f"refused from {address}: {reason}; {remedy}"
+            self.fleet.record_failure(Via("push", node_id), message, self.clock())
 
     async def remove(self, node_id: str) -> bool:
         """Remove a node, on disk too; whether there was one."""
@@ -234,9 +260,12 @@ class Hub:
         latest = [self.fleet.latest_report_at]
         latest += [] if self.history is None else [self.history.latest_report_at]
         self._latest_time = max(latest)
-        for source in self._sources:
-            for target in source.targets:
-                self.fleet.add_target(Via(source.name, target))
+        targets = [Via(each.name, target) for each in self._sources for target in each.targets]
+        for via in targets:
+            self.fleet.add_target(via)
+        self.fleet.identities.set_routes(
+            targets, [source.name for source in self._sources if not source.targets]
+        )
 
     def _failure_log(self, via: Via) -> FailureLog:
         # Bounded: the names of targets come from outside.

@@ -53,6 +53,8 @@ class NodeStore(Generic[NodeT]):
     ) -> None:
         self.consecutive_failures = 0
         """Failed writes in a row."""
+        self.last_error: str | None = None
+        """Why the last write failed; `None` once it succeeds."""
         self.durable_batch = 0
         """The number of the last batch that is on disk, with all before it."""
         self._engine = engine
@@ -136,6 +138,7 @@ class NodeStore(Generic[NodeT]):
                     "nodes are saved again, after %d failures", self.consecutive_failures
                 )
             self.consecutive_failures, self.durable_batch = 0, number
+            self.last_error = None
 
     def _write_isolated(self, batch: dict[str, NodeT | None]) -> None:
         """Write a batch; a node that cannot be written is left out, and listed as a failure."""
@@ -168,5 +171,6 @@ class NodeStore(Generic[NodeT]):
 
     def _record_failure(self, error: StateError) -> None:
         self.consecutive_failures += 1
+        self.last_error = str(error)
         if self.consecutive_failures == 1:
             logger.warning("nodes cannot be saved, the hub continues without: %s", error)

@@ -5,6 +5,7 @@ import re
 from fleet_smi.errors import DeliveryError, Refused, Unreachable
 from fleet_smi.model.safe_text import sanitize_text
 
+UNRESOLVED_MESSAGE = "its name cannot be resolved: check ssh_config, /etc/hosts and DNS"
 # Repetitions are bounded: the text is partly the remote machine's.
 _CHANGED = re.compile(r"host key for (\S{1,255}) has changed", re.IGNORECASE)
 # Some builds of ssh print the command that removes the old key.
@@ -33,7 +34,7 @@ _BY_PATTERN: tuple[tuple[str, type[DeliveryError], str], ...] = (
     (
         r"Could not resolve hostname|Name or service not known",
         Unreachable,
-        "its name cannot be resolved: check ssh_config, /etc/hosts and DNS",
+        UNRESOLVED_MESSAGE,
     ),
     (r"Connection refused", Unreachable, "connection refused: no sshd listens there"),
     (r"No route to host|Network is unreachable", Unreachable, "no route to the host: is it on?"),

@@ -100,6 +100,30 @@ class SshProgram:
                 await self._end_master(self._control_path, host)
         return output
 
+    async def host_name(self, host: str) -> str | None:
+        """The name that ssh resolves for a host; `None` if a proxy or a jump host does that."""
+        options = ("-F", str(self._folder / "config"), "-G", "--", destination(host))
+        child = await asyncio.create_subprocess_exec(
+            "ssh",
+            *options,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                output, _ = await child.communicate()
+        except TimeoutError:
+            return None
+        finally:
+            await _kill(child)
+        lines = (line.partition(" ") for line in output.decode("utf-8", "replace").splitlines())
+        settings = {key: value for key, _, value in lines}
+        if {"proxyjump", "proxycommand"} & settings.keys():
+            return None
+        return settings.get("hostname")
+
     async def _close_master(self, socket: Path) -> None:
         async with self._semaphore:
             await self._end_master(f"ControlPath={socket}")

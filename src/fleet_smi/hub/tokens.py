@@ -79,6 +79,12 @@ class TokenStore:
         rows = connection.execute(select(tokens).where(tokens.c.revoked_at.is_(None)))
         return {row.digest: _token(row) for row in rows}
 
+    def revoked_nodes_by_digest(self, connection: Connection) -> dict[bytes, Token]:
+        """The revoked credentials of nodes, by their digest."""
+        revoked = tokens.c.revoked_at.is_not(None) & (tokens.c.role == "node")
+        rows = connection.execute(select(tokens).where(revoked))
+        return {row.digest: _token(row) for row in rows}
+
     def add(
         self,
         role: Literal["viewer", "admin", "join"],

@@ -43,7 +43,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     `part` numbers the instances of one GPU; `instance` is set where an instance is offered.
     `taken_beside` counts the GPUs of its node that are neither free nor leased. `node_label` is
-    the node's name made unique in the fleet; it is set only on what is offered.
+    the node's name made unique in the fleet; it is set only on what is offered. `ssh_host` is
+    where `ssh` reaches the node, as far as is known.
     """
 
     node_id: str
@@ -59,6 +60,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     taken_beside: int = 0
     part: int | None = None
     node_label: str | None = None
+    ssh_host: str | None = None
 
     @property
     def judged(self) -> JudgedDevice:
@@ -108,6 +110,7 @@ def node_candidates(node: NodeView, request: GpuRequest) -> Iterator[Candidate]:
                     temperature_celsius=_celsius(gpu),
                     taken_beside=taken,
                     part=part,
+                    ssh_host=node.ssh_host,
                 )
 
 

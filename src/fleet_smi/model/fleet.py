@@ -74,7 +74,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
     `via` is the source of that report, and `trouble` why a source cannot reach the node now. A
     node that has never reported has no `taken_at`. `clock_skew_seconds` is how far the hub's clock
     is ahead of the node's, where that is worth a warning. `missing_reports` is how many of its
-    numbered reports never arrived.
+    numbered reports never arrived. `ssh_host` is where `ssh` reaches it, as far as is known: its
+    `name` may be one that an administrator gave it, and resolve nowhere.
     """
 
     node_id: str
@@ -86,6 +87,7 @@ class NodeView(Struct, frozen=True, kw_only=True):
     trouble: str | None = None
     clock_skew_seconds: float | None = None
     missing_reports: int = 0
+    ssh_host: str | None = None
     labels: dict[str, str] = {}
     interval_seconds: float | None = None
     sequence: int = 0

@@ -13,6 +13,7 @@ from fleet_smi.model.snapshot import (
     Gpu,
     Host,
     Process,
+    Snapshot,
 )
 
 
@@ -74,6 +75,18 @@ def with_hidden_processes(gpu: Gpu) -> Gpu:
 def with_node_scoped_uuid(gpu: Gpu, node_id: str) -> Gpu:
     """Append the node's id to a placeholder UUID, which is unique only within its node."""
     return replace(gpu, uuid=f"{gpu.uuid}@{node_id}") if gpu.uuid_is_made else gpu
+
+
+def with_node_id(snapshot: Snapshot, node_id: str) -> Snapshot:
+    """Return the snapshot of a node under another id, with its placeholder UUIDs."""
+    gpus = [_move(gpu, snapshot.node_id, node_id) for gpu in snapshot.gpus]
+    return replace(snapshot, node_id=node_id, gpus=tuple(gpus))
+
+
+def _move(gpu: Gpu, old_id: str, node_id: str) -> Gpu:
+    # A made-up UUID holds the id of its node, so it has to follow the node.
+    bare = replace(gpu, uuid=gpu.uuid.removesuffix(f"@{old_id}")) if gpu.uuid_is_made else gpu
+    return with_node_scoped_uuid(bare, node_id)
 
 
 def fault_kind(error: CollectError) -> FaultKind:

@@ -52,7 +52,7 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
     """The facts of one node.
 
     `number` links its figures to it, within one stream only. `warnings` counts its failed
-    collectors and other problems. `gpus` are sorted by index.
+    collectors and other problems. `ssh_host` is where `ssh` reaches it. `gpus` are sorted by index.
     """
 
     number: int
@@ -62,6 +62,7 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
     via: str | None = None
     trouble: str | None = None
     warnings: int = 0
+    ssh_host: str | None = None
     labels: dict[str, str] = {}
     driver_version: str | None = None
     gpus: tuple[GpuPayload, ...] = ()

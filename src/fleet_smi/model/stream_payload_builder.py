@@ -48,6 +48,7 @@ def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
         via=node.via,
         trouble=node.trouble,
         warnings=len(node.warnings) + len(node.failures),
+        ssh_host=node.ssh_host,
         labels=node.labels,
         driver_version=node.host.driver_version,
         gpus=tuple([_gpu(gpu, verdict, verdicts, sampled_at) for gpu, verdict in parts.gpus]),

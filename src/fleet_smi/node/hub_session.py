@@ -54,12 +54,14 @@ class HubSession:
         connection.token = credential_file.get(connection.url)
         self._others_tried = False
 
-    def send_report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
+    def send_report(
+        self, snapshots: Sequence[bytes], node_id: str, name: str, boot_id: str | None = None
+    ) -> Receipt:
         """Send encoded snapshots; raise `Undecodable` only if the hub will never accept them."""
         if self._connection.token is None and not self._others_tried:
             self._recognize_hub(node_id)
         if self._connection.token is None and self._join_token is not None:
-            self._join(self._join_token, node_id, name)
+            self._join(self._join_token, {"node_id": node_id, "name": name, "boot_id": boot_id})
         body = encode_report(snapshots, time.time())
         response = self._post("/api/v1/reports", body, "application/msgpack")
         try:
@@ -109,8 +111,7 @@ class HubSession:
     def _unwritable(self, error: OSError) -> Refused:
         return Refused(f"{self._credentials.path} cannot be written: {error.strerror}")
 
-    def _join(self, token: str, node_id: str, name: str) -> None:
-        body = msgspec.json.encode({"node_id": node_id, "name": name})
+    def _join(self, token: str, node: dict[str, str | None]) -> None:
         try:
             # Before: a disk that is full must not cost the node its credential.
             proposal = self._credentials.propose(self._connection.url)
@@ -118,18 +119,23 @@ class HubSession:
             raise self._unwritable(error) from None
         self._connection.token = token
         try:
-            self._store(self._request_credential(body, proposal))
-            logger.info('joined="%s" name="%s"', self._connection.url, sanitize_text(name, 128))
+            self._store(self._request_credential(node, proposal))
+            name = sanitize_text(node["name"] or "", 128)
+            logger.info('joined="%s" name="%s"', self._connection.url, name)
         finally:
             # The join token is good for joining only. Where that failed, there is no credential,
             # and the next report joins again.
             self._connection.token = self._credentials.get(self._connection.url)
 
-    def _request_credential(self, body: bytes, proposal: str) -> str:
-        proposed = {PROPOSAL_HEADER: proposal}
+    def _request_credential(self, node: dict[str, str | None], proposal: str) -> str:
+        body, proposed = msgspec.json.encode(node), {PROPOSAL_HEADER: proposal}
         try:
             response = self._post("/api/v1/join", body, "application/json", proposed)
         except Undecodable as error:
+            if "boot_id" in node:
+                # A hub of an older version rejects what it does not know.
+                older = {key: value for key, value in node.items() if key != "boot_id"}
+                return self._request_credential(older, proposal)
             # The hub rejects the join, not a sample: none must be dropped for it.
             raise Refused(error.message) from None
         try:

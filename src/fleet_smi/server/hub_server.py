@@ -16,6 +16,7 @@ from fleet_smi.config.value_types import OFF
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.fleet.delivery import Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.hub import state_folder
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
@@ -25,6 +26,7 @@ from fleet_smi.hub.history.storage import store
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -75,12 +77,16 @@ class HubServer:
             node_store = NodeStore(self._engine, NodeCheckpoint)
             stack.callback(node_store.close)
             self._push = PushSource()
-            fleet = FleetState(thresholds)
+            identities = NodeIdentities(
+                settings.trusted_transports, self.credentials.has_node_credential
+            )
+            fleet = FleetState(thresholds, identities)
             self.archive = _archive(settings, self.state_folder, fleet)
             if self.archive is not None:
                 stack.callback(self.archive.close)
             history = None if self.archive is None else self.archive.recorder
             self.hub = _hub(settings, [self._push, *sources], node_store, fleet, history)
+            self.problems = self._problem_report(node_store)
             self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
             for bound in self._sockets:
                 stack.callback(bound.close)
@@ -126,6 +132,18 @@ class HubServer:
             self._engine, local_admin_token=state_folder.create_local_admin_token(self.state_folder)
         )
 
+    def _problem_report(self, node_store: NodeStore[NodeCheckpoint]) -> ProblemReport:
+        archive = self.archive
+        return ProblemReport(
+            self.state_folder,
+            {
+                "history": lambda: None if archive is None else archive.write_error,
+                "nodes": lambda: node_store.last_error,
+                "credentials": lambda: self.credentials.last_error,
+            },
+            self.hub.clock,
+        )
+
     def _bind_warning(self, settings: HubSettings) -> str | None:
         return bind_warning(
             settings.listen.host,
@@ -164,6 +182,7 @@ class HubServer:
             history=None if self.archive is None else self.archive.queries,
             energy_price=settings.energy_price,
             currency=settings.currency,
+            problems=self.problems,
         )
         if services.history is not None:
             services.history.yield_to_reports = services.backpressure.yield_to_reports
@@ -183,6 +202,7 @@ class HubServer:
         async for _ in ticks(_CREDENTIAL_REFRESH_SECONDS):
             try:
                 await asyncio.to_thread(self.credentials.refresh)
+                await asyncio.to_thread(self.problems.refresh)
             except Exception as error:  # noqa: BLE001  # the cached ones stay valid
                 self._refresh_log.record_failure(error)
             else:

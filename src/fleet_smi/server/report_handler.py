@@ -14,7 +14,10 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError, UnsupportedVersion
+from fleet_smi.fleet.machines import is_clone_id
 from fleet_smi.hub.credentials import Identity
+from fleet_smi.model.merge import with_node_id
+from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
 from fleet_smi.server.report_budget import ReportBudget
@@ -46,6 +49,14 @@ _BACKLOG_SECONDS = 60.0
 _BEHIND = HttpError(
     429, "history_behind", "the history is written more slowly than old reports arrive: retry", 2
 )
+_JOIN = "let it join again with the line that `fleet-smi hub join-command` prints"
+_REVOKED = (
+    "its credential was revoked, or its node was removed",
+    f"stop its agent, or {_JOIN} after removing the credential from its agent.state",
+)
+_UNKNOWN_CREDENTIAL = ("this hub does not know its credential", _JOIN)
+_NO_CREDENTIAL = ("it reports without a credential", _JOIN)
+_NO_NODE = ("its token is not that of a node", _JOIN)
 _STARTING = HttpError(503, "not_ready", "the hub is starting or stopping: retry", 1)
 
 
@@ -54,6 +65,7 @@ class ReportSender(NamedTuple):
 
     identity: Identity
     is_json: bool
+    address: str = ""
 
 
 class ReportResponse(NamedTuple):
@@ -96,6 +108,7 @@ class ReportHandler:
         self._hub = services.hub
         self._push = services.push
         self._access = services.access
+        self._credentials = services.credentials
         self._hosts = hosts
         self._budget = ReportBudget(services.node_budget_seconds, time.monotonic)
         # One thread: two would only compete for the interpreter.
@@ -127,9 +140,11 @@ class ReportHandler:
             return _WRONG_METHOD
         identity = self._access.authenticate(headers, peer, "POST")
         if isinstance(identity, HttpError):
+            self._record_refusal(headers, peer)
             return identity
         refusal = self._access.authorize(identity, "report")
         if refusal is not None:
+            self._hub.refuse(self._access.client_address(headers, peer), *_NO_NODE)
             return refusal
         media_type, size = _media_type_and_size(headers)
         if isinstance(media_type, HttpError):
@@ -137,7 +152,8 @@ class ReportHandler:
         refusal = self._budget.admit(identity, size)
         if refusal is not None:
             return refusal
-        return ReportSender(identity, media_type == _JSON)
+        address = self._access.client_address(headers, peer)
+        return ReportSender(identity, media_type == _JSON, address)
 
     @_catch_bugs
     def handle(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
@@ -190,18 +206,38 @@ class ReportHandler:
             return self._undecodable(decoded, sender.identity)
         # Only now is it known which node the report claims to be from; the decoder has checked
         # that all its snapshots are of one node.
-        node_id = decoded.snapshots[-1].node_id
-        refusal = self._access.authorize(sender.identity, "report", node_id)
+        identity, report, snapshot = sender.identity, decoded, decoded.snapshots[-1]
+        if identity.node_id is not None and is_clone_id(identity.node_id, snapshot.node_id):
+            # It has the machine-id of another node, and a credential of its own.
+            self._hub.fleet.identities.add_clone(identity.node_id, snapshot.node_id)
+            moved = [with_node_id(each, identity.node_id) for each in report.snapshots]
+            report = replace(report, snapshots=tuple(moved))
+        refusal = self._access.authorize(identity, "report", report.snapshots[-1].node_id)
         if refusal is not None:
+            self._hub.refuse(
+                sender.address,
+                f"it reports for {snapshot.name} with the credential of {identity.name}",
+                "remove the credential from its agent.state, and let it join by itself",
+                name=snapshot.name,
+            )
             return refusal
-        is_backlog = decoded.age_seconds(decoded.snapshots[0]) > _BACKLOG_SECONDS
-        return _BEHIND if is_backlog and not self._hub.accepts_backlog else decoded
+        is_backlog = report.age_seconds(report.snapshots[0]) > _BACKLOG_SECONDS
+        return _BEHIND if is_backlog and not self._hub.accepts_backlog else report
 
     def _receipt(self, report: Report) -> ReportResponse | HttpError:
         snapshot, faults = report.snapshots[-1], self._hub.fleet.faults
         if faults and faults.has("report", snapshot.node_id):
             return _BUG
         return ReportResponse(encode_receipt(self._hub.receipt(snapshot)))
+
+    def _record_refusal(self, headers: Headers, peer: str) -> None:
+        """Note who was turned away; a credential that was revoked says which node it is."""
+        address, token = self._access.client_address(headers, peer), bearer_token(headers)
+        revoked = None if token is None else self._credentials.revoked_node(token)
+        if revoked is not None:
+            self._hub.refuse(address, *_REVOKED, node_id=revoked.node_id, name=revoked.note or None)
+        else:
+            self._hub.refuse(address, *(_NO_CREDENTIAL if token is None else _UNKNOWN_CREDENTIAL))
 
     def _undecodable(self, error: DeliveryError, identity: Identity) -> HttpError:
         # Shown as a failure of the node only where the credential says which one it is.

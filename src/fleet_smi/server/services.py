@@ -5,6 +5,7 @@ from msgspec import Struct, field
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
@@ -29,5 +30,6 @@ class Services(Struct, frozen=True, kw_only=True):
     get_status_password: str | None = None
     node_budget_seconds: float = 10.0
     history: HistoryService | None = None
+    problems: ProblemReport
     energy_price: float | None = None
     currency: str | None = None

@@ -1,8 +1,10 @@
 """Identity, interval and age of cluster-smi nodes."""
 
+from typing import Any
+
 import pytest
 
-from fleet_smi.compat.cluster_smi import nodes as cluster_smi_nodes
+from fleet_smi.compat.cluster_smi import shared_names
 from fleet_smi.compat.cluster_smi.codec import NodeMessage, decode_node
 from fleet_smi.compat.cluster_smi.nodes import PushedNodes, RouterNodes
 from fleet_smi.errors import Refused
@@ -46,8 +48,55 @@ def test_a_machine_that_moves_to_another_address_stays_one() -> None:
     assert other.node_id == "cluster-smi-gpu01-10.0.0.1"
 
 
+def busy(name: str = "gpu01", **fields: Any) -> NodeMessage:
+    """A message of a node whose only GPU is busy."""
+    return decode_node(encode_message(node(device(Utilization=99), Name=name, **fields)))
+
+
+def statuses(fleet: FleetState, at: float) -> list[tuple[float | None, bool]]:
+    view = fleet.view(at)
+    assert all("another host name" in "".join(node.failures) for node in view.nodes)
+    return sorted((node.gpus[0].busy_percent, node.silent) for node in view.nodes)
+
+
+@pytest.mark.parametrize("boot_time", [TIME - 864_000, TIME - 3600], ids=["same boot", "other"])
+def test_two_machines_of_one_name_behind_one_address_stay_two(boot_time: int) -> None:
+    pushed, fleet = PushedNodes(), FleetState()
+    for at in range(0, 60, 3):
+        for message, connection in ((node_message(), 15), (busy(BootTime=boot_time), 16)):
+            now = NOON + at + connection / 100
+            snapshot = pushed.snapshot(message, "10.0.0.1", now, connection)
+            fleet.apply(snapshot, now, Via("cluster-smi", snapshot.node_id))
+        if at > 9:
+            assert statuses(fleet, NOON + at + 1) == [(0.0, False), (99.0, False)]
+
+
+def test_a_node_that_reconnects_or_is_rebooted_stays_one() -> None:
+    pushed, ids = PushedNodes(), set()
+    starts = ((15, 0), (16, 0), (15, 0), (17, 90_000), (15, 90_000), (16, 200_000))
+    for number, (connection, booted_later) in enumerate(starts):
+        message = busy(BootTime=TIME - 864_000 + booted_later)
+        for at in (0, 3, 6):
+            now = NOON + 60 * number + at
+            ids.add(pushed.snapshot(message, "10.0.0.1", now, connection).node_id)
+    assert ids == {"cluster-smi-gpu01"}
+
+
+def test_two_machines_that_one_router_lists_under_one_name_stay_two() -> None:
+    """The router has one place for both: its response has the one that sent last."""
+    routed, fleet = RouterNodes(), FleetState()
+    for at in range(0, 60, 3):
+        stamp = [TIME + at, 0]
+        turn = at // 3 % 2
+        message = busy(Time=stamp, BootTime=TIME - 3600) if turn else node_message(time=TIME + at)
+        for snapshot, age in routed.new_snapshots([message], NOON + at):
+            fleet.apply(snapshot, NOON + at - age, Via("cluster-smi", snapshot.node_id))
+        if at > 15:
+            assert statuses(fleet, NOON + at + 1) == [(0.0, False), (99.0, False)]
+
+
 def test_the_number_of_pushed_nodes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_smi_nodes, "MAX_NODES", 3)
+    monkeypatch.setattr(shared_names, "MAX_NODES", 3)
     pushed = PushedNodes()
     for number in range(3):
         pushed.snapshot(node_message(f"node{number}"), "10.0.0.1", NOON)

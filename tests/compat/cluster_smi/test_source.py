@@ -262,3 +262,24 @@ def test_without_zeromq_the_error_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "zmq", None)
     with pytest.raises(UsageError, match=r"pip install 'fleet-smi\[zmq\]'"):
         ClusterSmiSource(routers=["old"])
+
+
+def test_two_nodes_of_one_name_on_one_address_stay_two() -> None:
+    with (
+        listening() as (_, endpoint, received),
+        ZeromqNode(endpoint) as idle,
+        ZeromqNode(endpoint) as busy,
+    ):
+        for count in range(1, 6):
+            idle.push(named("gpu01"))
+            wait_until(lambda: len(received.snapshots) == 2 * count - 1)  # noqa: B023
+            busy.push(encode_message(node(device(Utilization=99), Name="gpu01")))
+            wait_until(lambda: len(received.snapshots) == 2 * count)  # noqa: B023
+        first, second = (each.result for each in received.deliveries[-2:])
+    assert isinstance(first, Snapshot)
+    assert isinstance(second, Snapshot)
+    assert first.node_id != second.node_id
+    assert (first.gpus[0].busy_percent, second.gpus[0].busy_percent) == (0.0, 99.0)
+    assert all(
+        "give one of them another host name" in each.runs[-1].detail for each in (first, second)
+    )

@@ -175,7 +175,9 @@ class InProcessSession(HubSession):
         self._instance_id = hub.instance_id
         self._decoder = msgspec.msgpack.Decoder(Snapshot)
 
-    def send_report(self, snapshots: Sequence[bytes], node_id: str, name: str) -> Receipt:
+    def send_report(
+        self, snapshots: Sequence[bytes], node_id: str, name: str, boot_id: str | None = None
+    ) -> Receipt:
         before, self._instance_id = self._instance_id, self._hub.instance_id
         if not self.is_up or before != self._instance_id:
             raise Unreachable(f"no hub for {name}")

@@ -9,6 +9,7 @@ import pytest
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.fleet.delivery import Delivery
+from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import (
@@ -125,6 +126,23 @@ def test_a_node_without_an_interval_is_silent_after_15_minutes(tmp_path: Path) -
     (delivery,) = poll_once(tmp_path)
     assert isinstance(delivery.result, Snapshot)
     assert delivery.result.interval_seconds == 300.0
+
+
+def test_silence_counts_the_interval_of_the_writer_and_that_of_the_reader(tmp_path: Path) -> None:
+    # At the defaults: written every 2 s, read every 5 s. Both are as late as they may be.
+    fleet, now = FleetState(), NOON
+    source = FilesSource(str(tmp_path), clock=lambda: now)
+    for number in range(5):
+        now = NOON + 5.0 * number
+        taken_at = now - 2.0
+        body = report(number, taken_at=taken_at, sent_at=taken_at, interval_seconds=2.0)
+        leave(tmp_path, "gpu01", body, written_at=taken_at)
+        (delivery,) = asyncio.run(source.poll())
+        assert isinstance(delivery.result, Snapshot)
+        fleet.apply(delivery.result, now - delivery.age_seconds, Via("files", "gpu01"))
+        # Just before the next look.
+        assert not fleet.view(now + 4.9).nodes[0].silent
+    assert fleet.view(now + 30.0).nodes[0].silent
 
 
 def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.hub_problems import HubProblem, NodesView, RefusedSender
 from fleet_smi.model.snapshot import CollectorRun, Host
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import nodes, status
@@ -21,7 +22,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def screen(view: FleetView, columns: int = 120, *, on: bool = False) -> str:
-    return nodes.render(view, columns, Paint(enabled=on))
+    listed = NodesView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
+    return nodes.render(listed, columns, Paint(enabled=on))
 
 
 def reported(node: NodeView, via: str, **fields: object) -> NodeView:
@@ -112,3 +114,38 @@ def test_nodes_of_the_same_name_are_distinguished(columns: int) -> None:
     ):
         assert "box~nvgpu-bo " in shown
         assert "box~10.0.0.2:1080 " in shown
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_problems_of_the_hub_and_refused_senders_are_shown_with_their_remedy(columns: int) -> None:
+    view = fleet(samples.eight())
+    problem = HubProblem(
+        kind="disk",
+        message="the disk of the hub is full",
+        detail="0 B are left",
+        remedy="free some space",
+        since=view.taken_at - 120.0,
+    )
+    sender = RefusedSender(
+        address="10.0.0.7",
+        node_id="id-of-gpu07",
+        name="gpu07",
+        reason="its credential was revoked",
+        remedy="let it join again",
+        attempts=3,
+        last_at=view.taken_at - 5.0,
+    )
+    listed = NodesView(
+        taken_at=view.taken_at,
+        summary=view.summary,
+        nodes=view.nodes,
+        problems=(problem,),
+        refused=(sender, replace(sender, name=None, address="10.0.0.8", attempts=1)),
+    )
+    text = nodes.render(listed, columns, Paint(enabled=False))
+    assert_fits(text, columns)
+    flat = " ".join(text.split())
+    assert flat.startswith("! for 2 min: the disk of the hub is full (0 B are left); free some")
+    refusal = "its credential was revoked; let it join again"
+    assert f"gpu07 (10.0.0.7), 3 attempts, the last 5 s ago {refusal}" in flat
+    assert f"10.0.0.8, 1 attempt, the last 5 s ago {refusal}" in flat

@@ -9,6 +9,7 @@ from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.model.fleet import FleetView, NodeView
+    from fleet_smi.model.hub_problems import NodesView
 
 HELP = "list the nodes: when each was last seen, by which transport, and its problems"
 EXAMPLES = """\
@@ -42,11 +43,14 @@ def run(args: argparse.Namespace) -> int:
     """List the nodes, or change one of them."""
     if args.action is not None:
         return _change(args)
-    view = fleet_source.select_fleet(args, own_hub=True).view()
+    fleet = fleet_source.select_fleet(args, own_hub=True)
+    view = _nodes(fleet)
     if args.json:
         from fleet_smi.wire.json import to_json
 
-        sys.stdout.write(to_json({"nodes": view.nodes}, pretty=True).decode() + "\n")
+        document = {"nodes": view.nodes, "problems": view.problems, "refused": view.refused}
+        sys.stdout.write(to_json(document, pretty=True).decode() + "\n")
+        fleet_source.require_answer(fleet)
         return 0
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import nodes
@@ -54,7 +58,17 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(
         nodes.render(view, output.output_columns(), Paint(enabled=output.use_colour(args)))
     )
+    fleet_source.require_answer(fleet)
     return 0
+
+
+def _nodes(fleet: fleet_source.FleetSource) -> "NodesView":
+    if isinstance(fleet, fleet_source.HubFleet):
+        return fleet.nodes()
+    from fleet_smi.model.hub_problems import NodesView
+
+    view = fleet.view()
+    return NodesView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
 
 
 def _change(args: argparse.Namespace) -> int:

@@ -3,76 +3,61 @@
 Pure: the caller passes the time, by the hub's own clock.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from fleet_smi.compat.cluster_smi.codec import (
-    MAX_NODES,
-    NodeMessage,
-    node_id_from_name,
-    to_snapshot,
-)
+from fleet_smi.compat.cluster_smi.codec import NodeMessage, to_snapshot
+from fleet_smi.compat.cluster_smi.shared_names import NamedMachines, Origin
 from fleet_smi.errors import Refused
-from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot import CollectorRun, Snapshot
 
 # A node does not send its interval. With 60 s it is silent after 3 minutes, as in cluster-smi.
 _INTERVALS = (3.0, 10.0)
 _DEFAULT_INTERVAL = 60.0
 _TOLERANCE = 1.5  # a message may be late by half an interval
-_ALIVE_SECONDS = 180.0
 # More than three intervals of 3 s: a node first reported with this age is silent from the start.
 _GRACE_SECONDS = 10.0
 
 
-class _PushingNode(Struct, gc=False):
-    node_id: str
-    received_at: float
-    count: int = 0
-
-
 class PushedNodes:
-    """Nodes that push to the hub; those of one name are separated by their addresses."""
+    """Nodes that push to the hub; those of one name stay separate."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], _PushingNode] = {}
-        # The address whose node has the plain id of its name, without a suffix.
-        self._owners: dict[str, str] = {}
+        self._machines = NamedMachines()
 
-    def snapshot(self, node: NodeMessage, address: str, now: float) -> Snapshot:
+    def snapshot(
+        self, node: NodeMessage, address: str, now: float, connection: int = 0
+    ) -> Snapshot:
         """Convert a message to a snapshot of its node; raise `Refused` beyond the node limit."""
-        known = self._known.get((node.name, address))
-        if known is None:
-            known, interval = self._add(node.name, address, now), _DEFAULT_INTERVAL
-        else:
-            interval = _interval(now - known.received_at)
-            known.received_at = now
-        known.count += 1
-        return to_snapshot(
-            node, now, interval_seconds=interval, sequence=known.count, node_id=known.node_id
+        machine = self._machines.find(node, Origin(address, connection), now)
+        interval = _interval(now - machine.received_at) if machine.count else _DEFAULT_INTERVAL
+        machine.received_at = now
+        machine.count += 1
+        snapshot = to_snapshot(
+            node, now, interval_seconds=interval, sequence=machine.count, node_id=machine.node_id
         )
+        return with_namesake(snapshot, self._machines.namesake(node.name, machine, now))
 
-    def _add(self, name: str, address: str, now: float) -> _PushingNode:
-        if len(self._known) >= MAX_NODES:
-            raise Refused(f"more than {MAX_NODES} nodes of cluster-smi push here")
-        owner = (name, self._owners.setdefault(name, address))
-        former = self._known.get(owner)
-        node_id = node_id_from_name(name)
-        if former is not None and former.node_id == node_id:
-            # An owner that still pushes is another machine; one that stopped has moved here.
-            if now - former.received_at < _ALIVE_SECONDS:
-                node_id = node_id_from_name(name, address)
-            else:
-                del self._known[owner]
-                self._owners[name] = address
-        self._known[name, address] = added = _PushingNode(node_id, now)
-        return added
+
+def with_namesake(snapshot: Snapshot, address: str | None) -> Snapshot:
+    """Add a warning where another machine of the same name sends messages, too."""
+    if address is None:
+        return snapshot
+    detail = (
+        f"another machine at {address} is named {snapshot.name}, too: cluster-smi tells machines "
+        "apart by name only, so give one of them another host name"
+    )
+    run = CollectorRun(name="hostname", outcome="failed", seconds=0.0, detail=detail)
+    return replace(snapshot, runs=(*snapshot.runs, run))
 
 
 class _RoutedNode(Struct, gc=False):
     stamp: float | None
     since: float
-    count: int = 0
+    is_reported: bool = False
 
 
 class RouterNodes:
@@ -84,28 +69,44 @@ class RouterNodes:
 
     def __init__(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         self._grace_seconds = grace_seconds
+        self._machines = NamedMachines()
         self._known: dict[str, _RoutedNode] = {}
 
     def new_snapshots(
         self, nodes: Iterable[NodeMessage], now: float
     ) -> Iterator[tuple[Snapshot, float]]:
         """Yield a snapshot of each node that has new data, and its age in seconds."""
+        places = Counter[str]()
         for message in nodes:
-            known = self._known.get(message.name)
+            places[message.name] += 1
+            try:
+                machine = self._machines.find(message, Origin("", places[message.name]), now)
+            except Refused:  # a router that invents names must not fill the memory
+                continue
+            known = self._known.get(machine.node_id)
             if known is None:
-                known = self._known[message.name] = _RoutedNode(message.timestamp, now)
+                known = self._known[machine.node_id] = _RoutedNode(message.timestamp, now)
             waited = now - known.since
             # Different, not later: the clock of a node may be set back. Without a time (2018)
             # the age is unknown, and every message counts as new.
             if message.timestamp is None or message.timestamp != known.stamp:
                 known.stamp, known.since = message.timestamp, now
                 interval, age = _interval(waited), 0.0
-            elif not known.count and waited >= self._grace_seconds:
+                machine.received_at = now
+            elif not known.is_reported and waited >= self._grace_seconds:
                 interval, age = _INTERVALS[0], _GRACE_SECONDS
             else:
                 continue
-            known.count += 1
-            yield to_snapshot(message, now, interval_seconds=interval, sequence=known.count), age
+            known.is_reported = True
+            machine.count += 1
+            snapshot = to_snapshot(
+                message,
+                now,
+                interval_seconds=interval,
+                sequence=machine.count,
+                node_id=machine.node_id,
+            )
+            yield with_namesake(snapshot, self._machines.namesake(message.name, machine, now)), age
 
 
 def _interval(gap_seconds: float) -> float:

@@ -96,11 +96,15 @@ def receive_frames(socket: "Socket") -> list[bytes]:
     return socket.recv_multipart(_NOBLOCK)
 
 
-def receive_single_frame(socket: "Socket") -> tuple[bytes, str]:
-    """Receive a message of one frame and its sender's address; raise `Undecodable` or `Again`."""
+def receive_single_frame(socket: "Socket") -> tuple[bytes, str, int]:
+    """Receive a message of one frame, its sender's address, and the number of its connection.
+
+    Raise `Undecodable` or `Again`.
+    """
     frame = socket.recv(_NOBLOCK, copy=False)
     if not frame.more:
-        return frame.bytes, str(frame.get("Peer-Address"))
+        connection = int(frame.get(import_zmq().SRCFD))
+        return frame.bytes, str(frame.get("Peer-Address")), connection
     # Take the remaining frames too: otherwise the next receive starts inside this message.
     frames = 1 + len(socket.recv_multipart(_NOBLOCK))
     raise Undecodable(f"a message of {frames} frames instead of one")

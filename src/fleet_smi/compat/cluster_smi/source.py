@@ -97,9 +97,11 @@ class ClusterSmiSource:
                     group.create_task(self._poll_forever(context, router, deliver))
 
     def _receive(self, deliver: DeliverCallback, socket: "Socket") -> None:
-        body, address = sockets.receive_single_frame(socket)
-        snapshot = self._pushed.snapshot(decode_node(body), address, self._clock())
-        deliver(Delivery(source=self.name, target=snapshot.node_id, result=snapshot))
+        body, address, connection = sockets.receive_single_frame(socket)
+        snapshot = self._pushed.snapshot(decode_node(body), address, self._clock(), connection)
+        deliver(
+            Delivery(source=self.name, target=snapshot.node_id, result=snapshot, id_origin="target")
+        )
 
     async def _poll_forever(
         self, context: "Context", router: str, deliver: DeliverCallback
@@ -158,6 +160,7 @@ class _RouterPoll:
             target=self.router if is_first else f"{snapshot.node_id}@{self.router}",
             result=snapshot,
             age_seconds=age_seconds,
+            id_origin="target",
         )
 
 

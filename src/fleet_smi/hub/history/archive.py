@@ -22,6 +22,11 @@ class Archive:
         self.recorder = HistoryRecorder(fleet, self._writer)
         self.queries = HistoryService(self.recorder, self._store, self._writer, retention)
 
+    @property
+    def write_error(self) -> str | None:
+        """Why the history cannot be written now; `None` while it can."""
+        return self._writer.last_error if self._writer.failures else None
+
     def close(self) -> None:
         """Write what is queued and close the database."""
         self._writer.close()

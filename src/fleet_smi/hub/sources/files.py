@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fleet_smi.config import Settings
 from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Undecodable, Unreachable
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_default_interval
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_polling_interval
 from fleet_smi.hub.shared_folder import (
     FileStamp,
     SharedFile,
@@ -124,10 +124,15 @@ class FilesSource:
 
     def _read_folder(self, *, reread: bool) -> Iterator[Delivery]:
         now, paths = self._clock(), list_node_files(self._path)
-        for path in paths:
-            yield from self._read_or_failure(path, reread=reread)
+        # The latest first: of two files that claim one node, it is the one that owns it.
+        deliveries = [
+            delivery for path in paths for delivery in self._read_or_failure(path, reread=reread)
+        ]
+        yield from sorted(deliveries, key=lambda delivery: delivery.age_seconds)
         # Forget files that are gone: otherwise names that change daily would pile up.
         current = set(paths)
+        gone = {target_from_path(path) for path in self._seen} - set(map(target_from_path, paths))
+        yield from (Delivery(source=self.name, target=target, result=None) for target in gone)
         self._seen = {path: seen for path, seen in self._seen.items() if path in current}
         self._truncated_since = {
             path: since for path, since in self._truncated_since.items() if path in current
@@ -168,12 +173,20 @@ class FilesSource:
         is_report = path.suffix == FILE_SUFFIX
         decode = _decode_report_file if is_report else _decode_other_file
         deliveries = list(decode(body, target, written_at, now))
+        if is_report:
+            deliveries = [self._with_polling_interval(delivery) for delivery in deliveries]
         gpus = () if is_report else _list_gpus(deliveries)
         if seen is not None and _is_prefix(gpus, seen.gpus) and self._is_being_written(path):
             return ()
         self._seen[path] = _SeenFile(file.stamp, written_at, gpus)
         self._truncated_since.pop(path, None)
         return deliveries
+
+    def _with_polling_interval(self, delivery: Delivery) -> Delivery:
+        if not isinstance(delivery.result, Snapshot):
+            return delivery
+        result = with_polling_interval(delivery.result, self._interval_seconds)
+        return replace(delivery, result=result)
 
     def _written_at(self, file: SharedFile, seen: _SeenFile | None, now: float) -> float | None:
         """When a file was written, by the hub's clock; `None` if that is not known."""
@@ -219,7 +232,7 @@ def _decode_report_file(
     yield Delivery(
         source=FilesSource.name,
         target=target,
-        result=with_default_interval(snapshot),
+        result=snapshot,
         age_seconds=age,
     )
 
@@ -244,4 +257,5 @@ def _decode_other_file(
             target=target if len(results) == 1 else name or target,
             result=delivered,
             age_seconds=now - written_at,
+            id_origin="target",
         )

@@ -29,6 +29,12 @@ async def poll_all(targets: Sequence[str], poll: PollTarget) -> list[Delivery]:
     return list(await asyncio.gather(*(poll(target) for target in targets)))
 
 
+async def poll_each(targets: Sequence[str], poll: PollTarget, deliver: DeliverCallback) -> None:
+    """Poll all targets concurrently, and deliver each as soon as it has answered."""
+    for answered in asyncio.as_completed([poll(target) for target in targets]):
+        deliver(await answered)
+
+
 async def poll_on_interval(
     source: str,
     targets: Sequence[str],

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fleet_smi.config import Settings
 from fleet_smi.errors import UsageError
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_default_interval
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_polling_interval
 from fleet_smi.hub.http_polling import HttpPoller, PollRequest
 from fleet_smi.wire.report import decode_report
 
@@ -56,7 +56,9 @@ class PullSource:
         )
         own = dict.fromkeys(targets, token) | {**(tokens or {})}
         headers = {target: _authorization(secret) for target, secret in own.items() if secret}
-        self._poller = HttpPoller(self.name, targets, request, _parse, timeout_seconds, headers)
+        self._poller = HttpPoller(
+            self.name, targets, request, self._parse, timeout_seconds, headers
+        )
 
     async def poll(self) -> Sequence[Delivery]:
         """Poll every agent once."""
@@ -66,17 +68,16 @@ class PullSource:
         """Poll every agent on its own schedule until cancelled."""
         await self._poller.poll_until_cancelled(deliver, self._interval_seconds)
 
+    def _parse(self, target: str, body: bytes) -> Delivery:
+        report = decode_report(body)
+        snapshot = report.snapshots[-1]  # the latest is all that an agent serves this way
+        return Delivery(
+            source=self.name,
+            target=target,
+            result=with_polling_interval(snapshot, self._interval_seconds),
+            age_seconds=report.age_seconds(snapshot),
+        )
+
 
 def _authorization(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
-
-
-def _parse(target: str, body: bytes) -> Delivery:
-    report = decode_report(body)
-    snapshot = report.snapshots[-1]  # the latest is all that an agent serves this way
-    return Delivery(
-        source=PullSource.name,
-        target=target,
-        result=with_default_interval(snapshot),
-        age_seconds=report.age_seconds(snapshot),
-    )

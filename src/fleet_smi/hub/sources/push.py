@@ -43,6 +43,7 @@ class PushSource:
                     target=snapshot.node_id,
                     result=with_default_interval(snapshot),
                     age_seconds=report.age_seconds(snapshot),
+                    id_origin="credential",
                 )
             )
 

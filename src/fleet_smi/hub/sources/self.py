@@ -55,4 +55,4 @@ class SelfSource:
         except TimeoutError:
             message = f"this machine could not be read in {self._timeout_seconds:g} s"
             return Delivery(source=self.name, target=target, result=Unreachable(message, target))
-        return Delivery(source=self.name, target=target, result=snapshot)
+        return Delivery(source=self.name, target=target, result=snapshot, id_origin="target")

@@ -1,6 +1,7 @@
 """The `ssh` source: polls nodes without an agent by running one fixed script over ssh."""
 
 import secrets
+import socket
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -8,8 +9,9 @@ from msgspec.structs import replace
 from fleet_smi.config import Settings
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
-from fleet_smi.hub.sources.polling import poll_all, poll_on_interval
-from fleet_smi.hub.ssh_errors import parse_ssh_error
+from fleet_smi.hub.sources.blocking_worker import BlockingWorker
+from fleet_smi.hub.sources.polling import poll_all, poll_each, poll_on_interval
+from fleet_smi.hub.ssh_errors import UNRESOLVED_MESSAGE, parse_ssh_error
 from fleet_smi.hub.ssh_hosts import expand_hosts, read_hosts_file, validate_host
 from fleet_smi.hub.ssh_program import SshOutput, SshProgram, resolve_config_path, resolve_key_path
 from fleet_smi.hub.ssh_script import REMOTE_COMMAND, build_script
@@ -18,6 +20,7 @@ from fleet_smi.wire.report import MAX_REPORT_BYTES, Report
 
 __all__ = ["SshSource", "expand_hosts", "read_hosts_file"]
 
+_DNS_TIMEOUT_SECONDS = 2.0
 _SSH_FAILED_EXIT_CODE = 255  # of ssh itself; any other is that of the remote script
 
 
@@ -59,6 +62,11 @@ class SshSource:
         """Poll every host once."""
         async with self._ssh() as ssh:
             return await poll_all(self.targets, lambda host: self._poll_host(ssh, host))
+
+    async def poll_each(self, deliver: DeliverCallback) -> None:
+        """Poll every host once, and deliver each as soon as it has answered."""
+        async with self._ssh() as ssh:
+            await poll_each(self.targets, lambda host: self._poll_host(ssh, host), deliver)
 
     async def run(self, deliver: DeliverCallback) -> None:
         """Poll every host on its own schedule until cancelled."""
@@ -110,6 +118,8 @@ class SshSource:
             raise Unreachable("no ssh on this machine: install the OpenSSH client") from None
         except OSError as error:
             raise Unreachable(f"cannot run ssh on this machine: {error.strerror}") from None
+        if output.exit_code is None and not output.stdout:
+            await _require_resolved(await ssh.host_name(host))
         return self._parse(output, marker)
 
     def _parse(self, output: SshOutput, marker: str) -> Report:
@@ -131,3 +141,21 @@ class SshSource:
         if not report.snapshots:
             raise Undecodable("its report has no snapshot")
         return report
+
+
+async def _require_resolved(name: str | None) -> None:
+    """Raise `Unreachable` if a host did not answer because its name has no address.
+
+    ssh itself waits for DNS without a limit, and is killed before it can say so.
+    """
+    if name is None:
+        return
+    worker = BlockingWorker("DNS")
+    try:
+        await worker.call(lambda: socket.getaddrinfo(name, None), _DNS_TIMEOUT_SECONDS)
+    except TimeoutError:
+        raise Unreachable(f"DNS does not answer for {name}: check /etc/resolv.conf") from None
+    except OSError:
+        raise Unreachable(UNRESOLVED_MESSAGE) from None
+    finally:
+        worker.close()

@@ -33,7 +33,7 @@ class PushOutlet:
         self.requested_interval_seconds: float | None = None
         self._session = session
         self._buffer = buffer
-        self._node = "", ""
+        self._node: tuple[str, str, str | None] = "", "", None
         self._hub_run: str | None = None
         self._lock = threading.Lock()  # guards the buffer
         self._wake = threading.Event()
@@ -70,7 +70,7 @@ class PushOutlet:
             self._buffer.close()
 
     def _add(self, snapshot: Snapshot) -> None:
-        self._node = snapshot.node_id, snapshot.name
+        self._node = snapshot.node_id, snapshot.name, snapshot.boot_id
         sample = EncodedSample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
         with self._lock:
             self._buffer.add(sample)

@@ -1,6 +1,8 @@
 """`/healthz` and `/readyz`: liveness and readiness of the hub, for probes."""
 
-from msgspec import Struct
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
@@ -8,9 +10,13 @@ from fleet_smi.server.http_error import HttpError
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """The response of a healthy hub; anything else is an error."""
+    """The response of a hub that works; anything else is an error.
 
-    status: str = "ok"
+    It is `degraded` where it receives reports and cannot save all of them: `problems` says what.
+    """
+
+    status: Literal["ok", "degraded"] = "ok"
+    problems: tuple[str, ...] | UnsetType = UNSET
 
 
 async def liveness(_: RequestContext) -> Response:
@@ -19,10 +25,15 @@ async def liveness(_: RequestContext) -> Response:
 
 
 async def readiness(context: RequestContext) -> Response:
-    """Answer once saved nodes are loaded and the sources run; 503 before."""
+    """Answer once saved nodes are loaded and the sources run; 503 before.
+
+    A full disk is no 503: the hub still shows the fleet, and agents keep what it cannot save.
+    """
     if not context.hub.ready:
         raise ApiError(HttpError(503, "not_ready", "the hub is starting"))
-    return json_response(Health())
+    # Without the errors themselves: this is for everybody who can connect.
+    problems = tuple([problem.message for problem in context.services.problems.current()])
+    return json_response(Health(status="degraded", problems=problems) if problems else Health())
 
 
 ENDPOINTS = (

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.errors import Refused
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
 from fleet_smi.server.http_error import HttpError
@@ -16,10 +17,11 @@ from fleet_smi.wire.limits import ID_PATTERN
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The node that joins."""
+    """The node that joins; its boot id tells it from another machine with the same id."""
 
     node_id: Annotated[str, Meta(pattern=ID_PATTERN)]
     name: Annotated[str, Meta(min_length=1, max_length=128)]
+    boot_id: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class Joined(Struct, frozen=True, kw_only=True):
@@ -32,17 +34,26 @@ async def join(context: RequestContext) -> Response:
     """Let a node join; a wrong join token counts against the rate limit of its address."""
     request: JoinRequest = context.body
     headers, access = context.request.scope["headers"], context.services.access
+    address = access.client_address(headers, context.peer)
+    node_id = context.hub.fleet.joining_id(
+        request.node_id, request.boot_id, request.name, address, context.hub.clock()
+    )
     try:
         issued = await asyncio.to_thread(
             context.services.credentials.redeem_join_token,
             bearer_token(headers) or "",
-            request.node_id,
+            node_id,
             request.name,
             _proposal(context),
         )
     except Refused as error:
         refusal = HttpError(403, "refused", error.message)
+        reason, _, remedy = error.message.partition("; ")
+        context.hub.refuse(
+            address, f"cannot join: {reason}", remedy, name=sanitize_text(request.name, 128)
+        )
         raise ApiError(access.record_failure(headers, context.peer, refusal)) from None
+    context.hub.refusals.forget(node_id)
     return json_response(Joined(token=issued.secret))
 
 

@@ -1,4 +1,4 @@
-"""`/api/v1/nodes/{node_id}`: read one node; rename, label and remove it (admin)."""
+"""`/api/v1/nodes`: every node and the hub's problems; one node: read, rename, label, remove."""
 
 import asyncio
 from typing import Annotated
@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.hub_problems import NodesView, Problems
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
 from fleet_smi.server.history_requests import MomentText, fleet_at
@@ -27,6 +28,26 @@ class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(max_length=128)] | None = None
     labels: Annotated[dict[_Key, _Value], Meta(max_length=64)] | None = None
+
+
+async def list_nodes(context: RequestContext) -> Response:
+    """Respond with every node, what the hub cannot do now, and whom it refuses."""
+    view = await context.fleet_view()
+    return json_response(
+        NodesView(
+            taken_at=view.taken_at,
+            summary=view.summary,
+            nodes=view.nodes,
+            problems=context.services.problems.current(),
+            refused=context.hub.refusals.recent(),
+        )
+    )
+
+
+async def list_problems(context: RequestContext) -> Response:
+    """Respond with what the hub cannot do now, and whom it refuses."""
+    problems, refused = context.services.problems.current(), context.hub.refusals.recent()
+    return json_response(Problems(problems=problems, refused=refused))
 
 
 async def get_node(context: RequestContext) -> Response:
@@ -78,6 +99,23 @@ def _unknown(context: RequestContext) -> ApiError:
 # A node that never reported is known by its target, which may be a URL or a file path.
 _PATH = "/api/v1/nodes/{node_id:path}"
 ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/nodes",
+        summary="Every node, problems of the hub, and the senders that it refuses",
+        required_action="view",
+        handler=list_nodes,
+        response=NodesView,
+        extra_statuses=(503,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/problems",
+        summary="Problems of the hub, and the senders that it refuses",
+        required_action="view",
+        handler=list_problems,
+        response=Problems,
+    ),
     Endpoint(
         method="GET",
         path=_PATH,

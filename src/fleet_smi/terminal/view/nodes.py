@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.hub_problems import NodesView
 from fleet_smi.model.node_names import unique_node_names
 from fleet_smi.model.units import UNKNOWN, format_elapsed, pluralize
 from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, wrap
@@ -21,18 +22,50 @@ _DROPPABLE = ("ID", "LABELS", "AGENT", "DRIVER")
 _Line = list[Span]
 
 
-def render(view: FleetView, columns: int, paint: Paint) -> str:
+def render(view: NodesView, columns: int, paint: Paint) -> str:
     """Return the whole screen, ending in a newline; no line is wider than `columns`."""
+    lines = [*_hub_problem_lines(view, columns), *_table(view, columns)]
+    lines += _refused_lines(view, columns)
+    return "".join(paint.line(line, columns) + "\n" for line in lines)
+
+
+def _table(view: NodesView, columns: int) -> list[_Line]:
+    fleet = FleetView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
     if not view.nodes:
-        return paint.line([(empty_fleet_message(view), None)], columns) + "\n"
+        return [[(empty_fleet_message(fleet), None)]]
     names = unique_node_names(view.nodes)
     table = [_cells(node, names[node.node_id]) for node in view.nodes]
     widths = _widths(table, columns)
-    lines: list[_Line] = [*summary_lines(view, columns), [], [(_join(_HEADS, widths), "head")]]
+    lines: list[_Line] = [*summary_lines(fleet, columns), [], [(_join(_HEADS, widths), "head")]]
     for node, cells in zip(view.nodes, table, strict=True):
         lines.append([(_join(cells, widths), "unknown" if node.silent else None)])
         lines += _problem_lines(node, columns)
-    return "".join(paint.line(line, columns) + "\n" for line in lines)
+    return lines
+
+
+def _hub_problem_lines(view: NodesView, columns: int) -> list[_Line]:
+    """Return what the hub cannot do now, followed by an empty line."""
+    lines: list[_Line] = []
+    for problem in view.problems:
+        since = format_elapsed(view.taken_at - problem.since)
+        text = f"! for {since}: {problem.message} ({problem.detail}); {problem.remedy}"
+        lines += [[(line, "warn")] for line in wrap(text, columns)]
+    return [*lines, []] if lines else []
+
+
+def _refused_lines(view: NodesView, columns: int) -> list[_Line]:
+    """Return the senders that the hub refuses, with cause and remedy."""
+    if not view.refused:
+        return []
+    lines: list[_Line] = [[], [("REFUSED", "head")]]
+    for sender in view.refused:
+        who = sender.address if sender.name is None else f"{sender.name} ({sender.address})"
+        last = format_elapsed(max(0.0, view.taken_at - sender.last_at))
+        times = pluralize(sender.attempts, "attempt")
+        lines.append([(f"{who}, {times}, the last {last} ago", None)])
+        text = "; ".join(filter(None, (sender.reason, sender.remedy)))
+        lines += [[("    " + line, "warn")] for line in wrap(text, columns - 4)]
+    return lines
 
 
 def _cells(node: NodeView, name: str) -> tuple[str, ...]:

@@ -1,0 +1,295 @@
+"""Identity of nodes: which machine a report is from, and whether it may report for that node.
+
+Pure: the caller passes the time, by the hub's own clock.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from fleet_smi.errors import Refused
+from fleet_smi.fleet.delivery import IdOrigin
+from fleet_smi.fleet.machines import (
+    JITTER_SECONDS,
+    Evidence,
+    Machine,
+    affinity,
+    closest,
+    differs,
+    evidence_of,
+    suffixed_id,
+)
+from fleet_smi.fleet.node_state import Via
+from fleet_smi.model.snapshot import Snapshot
+
+# Diskless machines of one image may be hundreds; a node that invents boots must not fill memory.
+_MAX_MACHINES = 1_000
+
+
+class NodeIdentities:
+    """The machines of every node id, and the route that each id first came by.
+
+    `trusted_sources` may report for every node. Only `push` and these may report for an id that
+    `has_credential`.
+    """
+
+    def __init__(
+        self,
+        trusted_sources: Collection[str] = (),
+        has_credential: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._trusted = frozenset(trusted_sources)
+        self._has_credential = has_credential
+        # By the id that they report, which is the node id of the first of them.
+        self._machines: dict[str, list[Machine]] = {}
+        self._reported_ids: dict[str, str] = {}
+        # The machine of a report that is like the one before it, which nearly every one is.
+        self._by_key: dict[tuple[object, ...], Machine] = {}
+        self._routes: tuple[frozenset[Via], frozenset[str]] | None = None
+
+    def set_routes(self, targets: Iterable[Via], open_sources: Iterable[str]) -> None:
+        """Set the routes of this hub: its targets, and the sources that have no list of them."""
+        self._routes = frozenset(targets), frozenset(open_sources)
+
+    def resolve(
+        self,
+        snapshot: Snapshot,
+        at: float,
+        via: Via,
+        timeout: float | None,
+        *,
+        origin: IdOrigin = "report",
+        round: int | None = None,
+    ) -> str:
+        """Return the id of the node that a snapshot is from; raise `Refused` for a false claim.
+
+        `timeout` is the number of seconds without a report after which its node is silent.
+        """
+        key = _key(snapshot, via, round)
+        machine = self._by_key.get(key)
+        if machine is None or machine.rival is not None:
+            evidence = evidence_of(snapshot, at, via, round)
+            machine = self._find(snapshot.node_id, evidence, timeout, origin)
+            if machine.evidence is evidence:
+                self._by_key.pop(machine.key, None)
+                self._by_key[key], machine.key = machine, key
+        machine.observe(at, timeout)
+        machine.seen = True
+        return machine.node_id
+
+    def node_id_of(self, snapshot: Snapshot, via: Via) -> str:
+        """Return the id of the node that a snapshot was last resolved to."""
+        machines = self._machines.get(snapshot.node_id, ())
+        if not machines:
+            return snapshot.node_id
+        if len(machines) == 1:
+            return machines[0].node_id
+        evidence = evidence_of(snapshot, 0.0, via)
+        alike = [each for each in machines if not differs(each.evidence, evidence)]
+        return closest(alike or machines, evidence).node_id
+
+    def is_another_machine(self, node_id: str, boot_id: str, now: float) -> bool:
+        """Return whether a machine of another boot is reporting under this id now."""
+        running = [each for each in self._machines.get(node_id, ()) if now <= each.until]
+        boots = {each.evidence.boot_id for each in running}
+        return bool(boots - {None}) and boot_id not in boots
+
+    def clone_id(self, node_id: str, boot_id: str, name: str, address: str) -> str:
+        """Return an id for one more machine that reports this id, before its first report."""
+        machines = self._machines.get(node_id, [])
+        evidence = Evidence(
+            via=Via("push", node_id),
+            at=0.0,
+            name=name,
+            boot_id=boot_id,
+            run_id=None,
+            addresses=(address,),
+            uuids=frozenset(),
+            booted_at=None,
+        )
+        # Not those of clones: one that lost its credential is to get its own id again.
+        return suffixed_id(node_id, evidence, [each.evidence for each in machines[:1]], {node_id})
+
+    def add_clone(self, node_id: str, reported_id: str) -> None:
+        """Note that a node reports another id than its own: its credential tells it apart."""
+        if node_id not in self._reported_ids and node_id != reported_id:
+            self._reported_ids[node_id] = reported_id
+
+    def restore(
+        self,
+        node_id: str,
+        snapshot: Snapshot,
+        at: float,
+        *,
+        via: Via,
+        timeout: float | None,
+        owner: Via | None,
+        reported_id: str | None,
+    ) -> None:
+        """Restore the machine of a node from its checkpoint."""
+        machine = Machine(node_id, evidence_of(snapshot, at, via), timeout)
+        machine.owner = owner
+        self._add(reported_id or node_id, machine)
+
+    def forget(self, node_id: str) -> None:
+        """Forget the machine of a node that is removed."""
+        reported_id = self._reported_ids.pop(node_id, node_id)
+        machines = self._machines.get(reported_id, [])
+        for machine in [each for each in machines if each.node_id == node_id]:
+            machines.remove(machine)
+            self._by_key.pop(machine.key, None)
+        if not machines:
+            self._machines.pop(reported_id, None)
+
+    def release(self, via: Via) -> None:
+        """Release the nodes that a route owns, because the route is gone."""
+        for machines in self._machines.values():
+            for machine in machines:
+                if machine.owner == via:
+                    machine.owner = None
+
+    def owner(self, node_id: str) -> Via | None:
+        """Return the route that the id of a node first came by."""
+        machine = self._machine(node_id)
+        return None if machine is None else machine.owner
+
+    def reported_id(self, node_id: str) -> str:
+        """Return the id that a node reports: not its own, where another machine has that."""
+        return self._reported_ids.get(node_id, node_id)
+
+    def twins(self, node_id: str) -> Sequence[str]:
+        """Return the ids of the other nodes that report the same id as this one."""
+        # Empty as a rule: this is called for every node that is shown.
+        if not self._reported_ids:
+            return ()
+        reported_id = self._reported_ids.get(node_id, node_id)
+        clones = [clone for clone, other in self._reported_ids.items() if other == reported_id]
+        return [each for each in (reported_id, *clones) if each != node_id] if clones else ()
+
+    def _machine(self, node_id: str) -> Machine | None:
+        machines = self._machines.get(self._reported_ids.get(node_id, node_id), ())
+        return next((each for each in machines if each.node_id == node_id), None)
+
+    def _add(self, reported_id: str, machine: Machine) -> None:
+        self._machines.setdefault(reported_id, []).append(machine)
+        if machine.node_id != reported_id:
+            self._reported_ids[machine.node_id] = reported_id
+
+    def _find(
+        self, node_id: str, evidence: Evidence, timeout: float | None, origin: IdOrigin
+    ) -> Machine:
+        """Return the machine of a report that differs from the one before it."""
+        machines = self._machines.get(node_id, [])
+        if not machines:
+            return self._first(node_id, evidence, timeout, origin)
+        alike = [each for each in machines if not differs(each.evidence, evidence)]
+        if alike:
+            machine = closest(alike, evidence)
+            if machine.outlives_rival(evidence) and machine.rival is not None:
+                self._split(node_id, machine.rival, timeout)
+                machine.rival = None
+            self._check_owner(machine, evidence, origin)
+            machine.refresh_evidence(evidence, timeout)
+            return machine
+        return self._changed_or_new(node_id, machines, evidence, timeout, origin)
+
+    def _first(
+        self, node_id: str, evidence: Evidence, timeout: float | None, origin: IdOrigin
+    ) -> Machine:
+        machine = Machine(node_id, evidence, timeout)
+        self._check_owner(machine, evidence, origin)
+        self._add(node_id, machine)
+        return machine
+
+    def _changed_or_new(
+        self,
+        node_id: str,
+        machines: Sequence[Machine],
+        evidence: Evidence,
+        timeout: float | None,
+        origin: IdOrigin,
+    ) -> Machine:
+        """Return the machine that was rebooted or repaired, or a new one that runs beside it."""
+        machine = closest(machines, evidence)
+        is_stranger = len(machines) > 1 and not any(affinity(machine.evidence, evidence))
+        if is_stranger or machine.runs_beside(evidence):
+            return self._split(node_id, evidence, timeout)
+        if machine.was(evidence):
+            self._check_owner(machine, evidence, origin)
+            if evidence.at <= machine.since + JITTER_SECONDS:
+                return machine  # it was buffered, or is late
+            # It had not changed: the reports in between are of a second machine.
+            newcomer, machine.rival = machine.evidence, None
+            machine.replace_evidence(evidence, timeout)
+            self._split(node_id, newcomer, timeout)
+            return machine
+        try:
+            self._check_owner(machine, evidence, origin)
+        except Refused:
+            if evidence.at > machine.since:
+                machine.rival = evidence
+            raise
+        if evidence.at > machine.since:  # else it was buffered before the change
+            machine.rival = machine.evidence
+            machine.replace_evidence(evidence, timeout)
+        return machine
+
+    def _split(self, node_id: str, evidence: Evidence, timeout: float | None) -> Machine:
+        """Add one more machine that reports this id, under an id of its own."""
+        machines = self._machines[node_id]
+        if len(machines) >= _MAX_MACHINES:
+            raise Refused(f"more than {_MAX_MACHINES} machines report this id", evidence.via.target)
+        taken = {node_id, *(each.node_id for each in machines)}
+        others = [each.evidence for each in machines if each.evidence is not evidence]
+        own_id = suffixed_id(node_id, evidence, others, taken)
+        machine = Machine(own_id, evidence, timeout)
+        machine.owner = evidence.via
+        self._add(node_id, machine)
+        return machine
+
+    def _check_owner(self, machine: Machine, evidence: Evidence, origin: IdOrigin) -> None:
+        """Raise `Refused` if a report comes by a route that may not report for this node."""
+        via, owner = evidence.via, machine.owner
+        if origin == "credential":
+            machine.owner = via
+        elif origin == "target" or via.source in self._trusted or via == owner:
+            machine.owner = owner or via
+        elif self._has_credential(machine.node_id):
+            raise Refused(
+                f"reports the id of {machine.evidence.name}, which has a credential and so is "
+                f"accepted by push only; remove {via.target} from hub.{via.source}, or add "
+                f"{via.source} to hub.trusted_transports",
+                via.target,
+            )
+        elif owner is None or self._is_gone(machine, owner, evidence.at):
+            machine.owner = via
+        else:
+            raise Refused(
+                f"reports the id of {machine.evidence.name}, which comes by {owner.source} from "
+                f"{owner.target}; if it is the same machine, run `fleet-smi nodes remove "
+                f"{machine.node_id}`, or add {via.source} to hub.trusted_transports",
+                via.target,
+            )
+
+    def _is_gone(self, machine: Machine, owner: Via, at: float) -> bool:
+        """Return whether the route that owns a machine cannot report for it any more."""
+        if self._routes is None:
+            return False
+        targets, open_sources = self._routes
+        if owner.source not in open_sources:
+            return owner not in targets
+        is_silent = at > machine.until
+        # Reports by push need a credential, unless the hub is open to all: then it was revoked.
+        # Of other routes it is not known whether they were removed while the hub was down.
+        return is_silent and (owner.source == "push" or not machine.seen)
+
+
+def _key(snapshot: Snapshot, via: Via, round: int | None) -> tuple[object, ...]:
+    """Return what is equal in two reports of a machine that did not change."""
+    return (
+        snapshot.node_id,
+        via.source,
+        via.target,
+        snapshot.boot_id,
+        snapshot.run_id,
+        snapshot.host.addresses,
+        round,
+    )

@@ -1,0 +1,55 @@
+"""Refusal log: which machines the hub turned away lately, and why."""
+
+import time
+from collections.abc import Callable
+
+from fleet_smi.model.hub_problems import RefusedSender
+from fleet_smi.model.safe_text import sanitize_text
+
+# An agent that is refused tries again at least every few minutes.
+_KEEP_SECONDS = 900.0
+# Bounded: anyone who can connect can be refused, from any number of addresses.
+_MAX_SENDERS = 200
+_MAX_TEXT = 128
+
+
+class RefusalLog:
+    """The refused senders of the last quarter of an hour, one entry per sender and reason."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._senders: dict[tuple[str, str | None, str], RefusedSender] = {}
+
+    def record(
+        self,
+        address: str,
+        reason: str,
+        remedy: str,
+        *,
+        node_id: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Record one more refusal of a sender."""
+        key = (address, node_id, reason)
+        before = self._senders.pop(key, None)  # so that it moves to the end
+        self._senders[key] = RefusedSender(
+            address=sanitize_text(address, _MAX_TEXT),
+            node_id=node_id,
+            name=None if name is None else sanitize_text(name, _MAX_TEXT) or None,
+            reason=reason,
+            remedy=remedy,
+            attempts=1 if before is None else before.attempts + 1,
+            last_at=self._clock(),
+        )
+        if len(self._senders) > _MAX_SENDERS:
+            del self._senders[next(iter(self._senders))]
+
+    def forget(self, node_id: str) -> None:
+        """Forget the refusals of a node that has joined."""
+        for key in [key for key in self._senders if key[1] == node_id]:
+            del self._senders[key]
+
+    def recent(self) -> tuple[RefusedSender, ...]:
+        """Return the refused senders, the latest first."""
+        after = self._clock() - _KEEP_SECONDS
+        return tuple([each for each in reversed(self._senders.values()) if each.last_at > after])

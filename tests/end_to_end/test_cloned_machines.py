@@ -1,0 +1,192 @@
+"""Two machines with one machine-id, by every transport; and one machine that is rebooted."""
+
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.model.fleet import NodeView
+from sim.scenario import Scenario, SimGpu
+from tests.cli.program import run_fleet_smi, run_json
+from tests.end_to_end.programs import (
+    AgentMachine,
+    FleetSmiProcess,
+    Lab,
+    LoopbackHub,
+    LoopbackMachine,
+    free_port,
+)
+from tests.machines import wait_until
+from tests.sshd import SshNetwork
+
+MACHINE_ID = "0123456789abcdef0123456789abcdef"
+NAMES = ("gpu01", "gpu02")
+
+
+class ClonedMachine(LoopbackMachine):
+    """A machine with the machine-id of another, and a boot of its own."""
+
+    def __init__(self, lab: Lab, name: str) -> None:
+        super().__init__(lab, name)
+        root = Path(self.env["FLEET_SMI_NODE_ROOT"])
+        (root / "etc/machine-id").write_text(f"{MACHINE_ID}\n")
+        (root / "proc").unlink()
+        (root / "proc/sys/kernel/random").mkdir(parents=True)
+        for file in ("stat", "loadavg", "meminfo", "uptime", "self"):
+            (root / "proc" / file).symlink_to(f"/proc/{file}")
+        self._boot_id = root / "proc/sys/kernel/random/boot_id"
+        self.reboot()
+
+    def reboot(self) -> None:
+        """Give it the id of another boot, for the next start of its agent."""
+        self._boot_id.write_text(f"{secrets.token_hex(16)}\n")
+
+
+def push_with_a_copied_credential(lab: Lab) -> LoopbackHub:
+    hub = LoopbackHub(lab)
+    first, second = (ClonedMachine(lab, name) for name in NAMES)
+    first.start_agent(*hub.join_flags())
+    wait_until(lambda: hub.latest_sequence("gpu01") > 0)
+    second.state.mkdir(mode=0o700)
+    for file in first.state.glob("*"):
+        if file.is_file() and "lock" not in file.name:
+            shutil.copy(file, second.state)
+    second.start_agent("--to", hub.url)
+    return hub
+
+
+def push_with_two_credentials(lab: Lab) -> LoopbackHub:
+    hub = LoopbackHub(lab)
+    for name in NAMES:
+        ClonedMachine(lab, name).start_agent(*hub.join_flags())
+        wait_until(lambda: hub.latest_sequence(name) > 0)  # noqa: B023  # called before the next
+    return hub
+
+
+def pull(lab: Lab) -> LoopbackHub:
+    targets = [f"127.0.0.1:{free_port()}" for _ in NAMES]
+    for name, target in zip(NAMES, targets, strict=True):
+        ClonedMachine(lab, name).start_agent("--serve", target)
+    return LoopbackHub(lab, "--pull", ",".join(targets))
+
+
+def files(lab: Lab) -> LoopbackHub:
+    folder = lab.folder / "shared"
+    folder.mkdir()
+    for name in NAMES:
+        ClonedMachine(lab, name).start_agent("--drop", str(folder))
+    return LoopbackHub(lab, "--files", str(folder))
+
+
+@pytest.mark.parametrize(
+    "start", [push_with_a_copied_credential, push_with_two_credentials, pull, files]
+)
+def test_both_machines_are_listed_and_told_apart(
+    lab: Lab, start: Callable[[Lab], LoopbackHub]
+) -> None:
+    hub = start(lab)
+    wait_until(lambda: hub.reporting() == set(NAMES))
+    began = {name: hub.latest_sequence(name) for name in NAMES}
+    wait_until(lambda: all(hub.latest_sequence(name) > began[name] + 20 for name in NAMES))
+    found = {node.name: node for node in hub.fleet().nodes if not node.silent}
+    assert_told_apart(found)
+    screen = run_fleet_smi("nodes", "--hub", hub.url, env=hub.env).stdout
+    assert screen.count("systemd-machine-id-setup") == 2
+    # A restart of the hub changes none of it.
+    ids = {name: node.node_id for name, node in found.items()}
+    hub.program.terminate()
+    hub.start()
+    wait_until(lambda: hub.reporting() == set(NAMES))
+    wait_until(lambda: all(node.trouble for node in hub.fleet().nodes))
+    assert {node.name: node.node_id for node in hub.fleet().nodes} == ids
+
+
+def assert_told_apart(found: dict[str, NodeView]) -> None:
+    assert sorted(found) == list(NAMES)
+    for name, node in found.items():
+        assert [gpu.uuid for gpu in node.gpus] == [f"GPU-{name}-0", f"GPU-{name}-1"]
+        assert {gpu.verdict.state for gpu in node.gpus} == {"free"}
+        assert "has the same machine-id as" in (node.trouble or "")
+
+
+def test_both_machines_are_listed_without_a_hub(
+    lab: Lab, ssh_network: SshNetwork, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    machines = [ClonedMachine(lab, name) for name in NAMES]
+    for machine in machines:
+        drop(machine, folder)
+        env = {
+            key: value
+            for key, value in machine.env.items()
+            if key.startswith(("FLEET_SMI_", "LD_LIBRARY"))
+        } | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": "/nonexistent"}
+        ssh_network.add_host(machine.name, ssh_network.start_server(env=env))
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    by_ssh = env | {"FLEET_SMI_HUB_SSH_CONFIG": str(ssh_network.config)}
+    for flags, environment in (
+        (("--dir", str(folder)), env),
+        (("--ssh", ",".join(NAMES)), by_ssh),
+    ):
+        nodes = run_json(*flags, env=environment)["nodes"]
+        assert sorted(node["name"] for node in nodes) == list(NAMES)
+        for node in nodes:
+            assert [gpu["verdict"]["state"] for gpu in node["gpus"]] == ["free", "free"]
+            assert "has the same machine-id as" in node["trouble"]
+
+
+def drop(machine: AgentMachine, folder: Path) -> None:
+    command = [sys.executable, "-m", "fleet_smi", "agent", "--drop", str(folder), "--once"]
+    subprocess.run(command, env=machine.env, check=True, capture_output=True)
+
+
+def test_a_machine_that_is_rebooted_with_another_gpu_stays_one(lab: Lab) -> None:
+    hub, machine = LoopbackHub(lab), ClonedMachine(lab, "gpu01")
+    flags = hub.join_flags()
+
+    def restart(agent: FleetSmiProcess) -> FleetSmiProcess:
+        agent.terminate()
+        machine.reboot()
+        return machine.start_agent(*flags)
+
+    agent = machine.start_agent(*flags)
+    wait_until(lambda: "gpu01" in hub.reporting())
+    (before,) = hub.fleet().nodes
+    agent = restart(agent)
+    wait_until(lambda: hub.fleet().nodes[0].boot_id != before.boot_id)
+    machine.set_scenario(Scenario(gpus=[SimGpu(uuid=f"GPU-new-{at}") for at in range(2)]))
+    restart(agent)
+    wait_until(lambda: any(gpu.uuid == "GPU-new-0" for gpu in hub.fleet().nodes[0].gpus))
+    first = hub.latest_sequence("gpu01")
+    wait_until(lambda: hub.latest_sequence("gpu01") > first + 10)
+    (node,) = hub.fleet().nodes
+    assert (node.node_id, node.trouble) == (before.node_id, None)
+
+
+def test_a_file_or_a_pulled_agent_cannot_report_for_a_node_with_a_credential(lab: Lab) -> None:
+    folder, target = lab.folder / "shared", f"127.0.0.1:{free_port()}"
+    folder.mkdir()
+    hub = LoopbackHub(lab, "--files", str(folder), "--pull", target)
+    node, forger = ClonedMachine(lab, "gpu01"), ClonedMachine(lab, "mallory")
+    node.set_scenario(Scenario(gpus=[SimGpu(uuid="GPU-1", memory_used=40 << 30)]))
+    node.start_agent(*hub.join_flags())
+    wait_until(lambda: hub.latest_sequence("gpu01") > 0)
+    # It knows all that the node reports, its boot id and its GPU too.
+    root = Path(node.env["FLEET_SMI_NODE_ROOT"])
+    forger.env["FLEET_SMI_NODE_ROOT"] = str(root)
+    forger.set_scenario(Scenario(gpus=[SimGpu(uuid="GPU-1")]))
+    forger.start_agent("--drop", str(folder), "--serve", target)
+    wait_until(lambda: {"mallory", target} <= {each.name for each in hub.fleet().nodes})
+    wait_until(lambda: all(each.trouble for each in hub.fleet().nodes if each.name != "gpu01"))
+    found = {each.name: each for each in hub.fleet().nodes}
+    assert sorted(found) == sorted(("gpu01", "mallory", target))
+    for sender in ("mallory", target):
+        assert "which has a credential" in (found[sender].trouble or "")
+        assert (found[sender].gpus, found[sender].silent) == ((), True)
+    assert found["gpu01"].trouble is None
+    assert [gpu.verdict.state for gpu in found["gpu01"].gpus] != ["free"]
