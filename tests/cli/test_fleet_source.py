@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet_smi.fleet.delivery import Delivery
+from fleet_smi.model.snapshot import Host
 from fleet_smi.node.outlets.file import FileOutlet
 from tests.builders import gpu, process
 from tests.cli.program import assert_error_line, run_fleet_smi, run_json
@@ -211,3 +213,34 @@ def test_interval_prints_the_hubs_fleet_repeatedly(hub: ThreadedHub, env: dict[s
             assert '"nodes"' in started.stdout.readline()
     started.terminate()
     started.wait(60)
+
+
+def test_the_ssh_line_has_an_address_that_works_and_not_the_display_name(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    with ThreadedHub(tmp_path / "state") as hub:
+        hosts = {
+            "with-address": Host(addresses=("fd00::1", "10.0.0.7", "10.1.0.7")),
+            "with-ipv6": Host(addresses=("fd00::2",)),
+            "with-name": Host(),
+        }
+        for name, host in hosts.items():
+            shot = snapshot_now(name, gpu(0, uuid=f"GPU-{name}"), node_id=f"id-{name}", host=host)
+            hub.join_and_report(shot)
+            rename = {"name": f"shown {name}"}
+            path = f"/api/v1/nodes/id-{name}"
+            assert hub.request_json("PATCH", path, rename, token=hub.token("admin")).status == 204
+        lines = run_with_hub(hub, env, "free", "--ssh-line").splitlines()
+        assert sorted(shlex.split(line)[3] for line in lines) == [
+            "10.0.0.7",
+            "fd00::2",
+            "with-name",
+        ]
+        for target in ("monitor@gpu07:2222", "gpu08"):
+            shot = snapshot_now(
+                target[-4:], gpu(0, uuid=f"GPU-{target}"), node_id=f"id-{target[-5:]}"
+            )
+            hub.deliver(Delivery(source="ssh", target=target, result=shot))
+        lines = run_with_hub(hub, env, "free", "--ssh-line").splitlines()
+        found = {shlex.split(line)[3] for line in lines}
+        assert {"ssh://gpu07:2222", "gpu08"} <= found

@@ -29,6 +29,7 @@ export function node(number: number, gpus: GpuPayload[] = [gpu(0)]): NodePayload
     via: "push",
     trouble: null,
     warnings: 0,
+    ssh_host: null,
     labels: {},
     driver_version: "550.90.07",
     gpus,

@@ -37,6 +37,7 @@ export function node(gpus: JudgedGpu[], fields: Partial<NodeView> = {}): NodeVie
     trouble: null,
     clock_skew_seconds: null,
     missing_reports: 0,
+    ssh_host: null,
     labels: {},
     interval_seconds: 1,
     sequence: 0,

@@ -26,10 +26,10 @@ def use_colour(args: argparse.Namespace) -> bool:
     """Whether to use colour: on a terminal, unless a flag or NO_COLOR decides otherwise."""
     if args.no_color or (os.environ.get("NO_COLOR") and not args.color):
         return False
-    return args.color or _is_screen()
+    return args.color or is_screen()
 
 
-def _is_screen() -> bool:
+def is_screen() -> bool:
     """Whether stdout is a terminal that understands escape codes."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
@@ -64,7 +64,7 @@ def repeat(interval_seconds: float, render: Callable[[], str], *, interactive: b
     for number in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP: leave it
             signal.signal(number, _exit_on_signal)
-    if interactive and _is_screen():
+    if interactive and is_screen():
         from fleet_smi.cli.live_screen import LiveScreen
 
         with LiveScreen() as screen:
@@ -94,6 +94,33 @@ def _print(text: str) -> None:
 def _sleep(due: float) -> bool:
     time.sleep(max(0.0, due - time.monotonic()))
     return True
+
+
+class PartialScreen:
+    """A screen on a terminal that is drawn again, with more in it, until the last one replaces it.
+
+    Unlike `repeat`, it leaves what is above it alone.
+    """
+
+    def __init__(self) -> None:
+        self._drawn_lines = 0
+
+    def draw(self, text: str, last_line: str) -> None:
+        """Replace what was drawn before by a text and a last line."""
+        _, rows = os.get_terminal_size(sys.stdout.fileno())
+        # Only as many lines as fit: the cursor cannot go back to what has scrolled away.
+        room = rows - 2 if rows > 2 else None  # some terminals report no height
+        lines = [*text.splitlines()[:room], last_line]
+        sys.stdout.write(self._erased() + "".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+        self._drawn_lines = len(lines)
+
+    def finish(self, text: str) -> None:
+        """Replace what was drawn before by the whole text."""
+        sys.stdout.write(self._erased() + text)
+
+    def _erased(self) -> str:
+        return f"\x1b[{self._drawn_lines}A\x1b[J" if self._drawn_lines else ""
 
 
 def _exit_on_signal(number: int, _: object) -> None:

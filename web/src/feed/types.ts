@@ -15,6 +15,7 @@ export interface Candidate {
   taken_beside: number;
   part: number | null;
   node_label: string | null;
+  ssh_host: string | null;
 }
 
 export interface CollectorRun {
@@ -140,6 +141,14 @@ export interface Host {
   memory_used_bytes: number | null;
   memory_total_bytes: number | null;
   pid_namespace: boolean | null;
+}
+
+export interface HubProblem {
+  kind: "credentials" | "disk" | "history" | "nodes";
+  message: string;
+  detail: string;
+  remedy: string;
+  since: number;
 }
 
 export interface IdentityProof {
@@ -268,6 +277,7 @@ export interface NodePayload {
   via: string | null;
   trouble: string | null;
   warnings: number;
+  ssh_host: string | null;
   labels: Record<string, string>;
   driver_version: string | null;
   gpus: GpuPayload[];
@@ -283,6 +293,7 @@ export interface NodeView {
   trouble: string | null;
   clock_skew_seconds: number | null;
   missing_reports: number;
+  ssh_host: string | null;
   labels: Record<string, string>;
   interval_seconds: number | null;
   sequence: number;
@@ -291,6 +302,14 @@ export interface NodeView {
   host: Host;
   runs: CollectorRun[];
   gpus: JudgedGpu[];
+}
+
+export interface NodesView {
+  taken_at: number;
+  summary: Summary;
+  nodes: NodeView[];
+  problems: HubProblem[];
+  refused: RefusedSender[];
 }
 
 export interface Note {
@@ -362,6 +381,11 @@ export interface Person {
   since: number | null;
 }
 
+export interface Problems {
+  problems: HubProblem[];
+  refused: RefusedSender[];
+}
+
 export interface Process {
   pid: number;
   pid_is_made: boolean;
@@ -387,6 +411,16 @@ export interface Receipt {
   hub: string;
   kept: number | null;
   interval_seconds: number | null;
+}
+
+export interface RefusedSender {
+  address: string;
+  node_id: string | null;
+  name: string | null;
+  reason: string;
+  remedy: string;
+  attempts: number;
+  last_at: number;
 }
 
 export interface Rejection {

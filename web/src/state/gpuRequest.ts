@@ -22,8 +22,10 @@ export function candidatesByNode(candidates: readonly Candidate[]): Candidate[][
   return [...groups.values()].map((group) => group.sort(byIndex));
 }
 
-export function sshCommand(node: string): string {
-  return `ssh ${node.startsWith("-") ? "-- " : ""}${shellQuote(node)}`;
+/** The command to reach a host; ssh takes a port only in a URL, and two colons are an IPv6 address. */
+export function sshCommand(host: string): string {
+  const target = host.split(":").length === 2 ? `ssh://${host}` : host;
+  return `ssh ${target.startsWith("-") ? "-- " : ""}${shellQuote(target)}`;
 }
 
 /** The environment variable that limits a program to these GPUs. MIG instances can only be given by UUID. */

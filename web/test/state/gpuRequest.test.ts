@@ -51,6 +51,8 @@ test("node names are quoted for the shell", () => {
   expect(sshCommand("gpu03")).toBe("ssh gpu03");
   expect(sshCommand("-oProxyCommand=evil")).toBe("ssh -- -oProxyCommand=evil");
   expect(sshCommand("a;rm -rf ~")).toBe("ssh 'a;rm -rf ~'");
+  expect(sshCommand("gpu03:2222")).toBe("ssh ssh://gpu03:2222");
+  expect(sshCommand("fd00::1")).toBe("ssh fd00::1");
   expect(shellQuote("it's")).toBe(`'it'"'"'s'`);
 });
 

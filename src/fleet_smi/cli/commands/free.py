@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         print(_devices(args, offer, local))
     # After the output: --json and -v explain the shortage, and the exit code still says it.
     if offer.unmet is not None:
+        fleet_source.require_answer(fleet)
         failures = [] if local is None else [text for node in local.nodes for text in node.failures]
         raise Unmet("; ".join([offer.unmet, *failures]))
     return 0
@@ -129,7 +130,17 @@ def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Ite
         order = "" if args.uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
         shell = quote(f"{order}CUDA_VISIBLE_DEVICES={visible} exec $SHELL -l")
         # "--": a node chooses its own name, which may look like an option.
-        yield f"ssh -t -- {quote(candidates[0].node)} {shell}"
+        yield f"ssh -t -- {quote(_destination(args, candidates[0]))} {shell}"
+
+
+def _destination(args: argparse.Namespace, candidate: "Candidate") -> str:
+    """Return where ssh reaches a node; never a name that an administrator gave it."""
+    host = candidate.ssh_host or candidate.node
+    # With the user that was given on the command line, if any.
+    targets = (args.ssh or "").split(",")
+    host = next((each for each in targets if each.rpartition("@")[2] == host), host)
+    # ssh takes a port only in a URL; more than one colon is an IPv6 address.
+    return f"ssh://{host}" if host.count(":") == 1 else host
 
 
 def _explanation(args: argparse.Namespace, offer: "Offer", local: "FleetView | None") -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleet_source, output
@@ -9,6 +10,9 @@ from fleet_smi.cli.formats import STATUS_FORMATS, STATUS_STYLES, load_format
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
     from fleet_smi.model.filter import Filter
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.view_options import ViewOptions
@@ -26,6 +30,7 @@ EXAMPLES = """\
   fleet-smi --ssh gpu01,gpu02    other machines, with nothing installed there
   fleet-smi --dir /nfs/gpu-status    reports that agents write to a shared folder
 """
+_MAX_PENDING = 5
 _SORTS = ("index", "attention", "state", "util", "memory", "temperature", "power", "user")
 
 
@@ -63,15 +68,50 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("-i and --at cannot be combined: the past does not change")
     fleet = fleet_source.select_fleet(args, full=args.json, own_hub=True)
     options = _view_options(args)
+    is_interactive = not (args.json or args.csv)
+    on_screen = is_interactive and output.is_screen()
     if args.interval is None:
-        sys.stdout.write(_text(args, fleet.view(), options))
-    else:
+        _print_once(args, fleet, options, on_screen=on_screen)
+        fleet_source.require_answer(fleet)
+        return 0
+    # Over ssh one slow host must not delay the others: they are polled in the background.
+    with _polling(fleet) if on_screen and args.ssh else nullcontext():
         output.repeat(
             args.interval,
             lambda: _text(args, fleet.view(args.interval), options),
-            interactive=not (args.json or args.csv),
+            interactive=is_interactive,
         )
     return 0
+
+
+def _print_once(
+    args: argparse.Namespace,
+    fleet: fleet_source.FleetSource,
+    options: "ViewOptions",
+    *,
+    on_screen: bool,
+) -> None:
+    """Print the fleet; on a terminal, the hosts that have answered while others are awaited."""
+    if not (on_screen and args.ssh):
+        sys.stdout.write(_text(args, fleet.view(), options))
+        return
+    from fleet_smi.fleet.polled import PolledFleet
+
+    screen = output.PartialScreen()
+
+    def show_partial(view: "FleetView", pending: "Sequence[str]") -> None:
+        names = ", ".join(pending[:_MAX_PENDING]) + (" …" if len(pending) > _MAX_PENDING else "")
+        line = f"waiting for {names}"[: output.output_columns()]
+        screen.draw(_text(args, view, options), line)
+
+    if isinstance(fleet, PolledFleet):
+        screen.finish(_text(args, fleet.view(show_partial=show_partial), options))
+
+
+def _polling(fleet: fleet_source.FleetSource) -> "AbstractContextManager[None]":
+    from fleet_smi.fleet.polled import PolledFleet
+
+    return fleet.polling() if isinstance(fleet, PolledFleet) else nullcontext()
 
 
 def _view_options(args: argparse.Namespace) -> "ViewOptions":

@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
         from fleet_smi.wire.json import to_json
 
         sys.stdout.write(to_json(people, pretty=True).decode() + "\n")
+        fleet_source.require_answer(fleet)
         return 0
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import who
@@ -45,4 +46,5 @@ def run(args: argparse.Namespace) -> int:
     past = args.at is not None
     text = who.render(people, output.output_columns(), paint, user=args.user, historical=past)
     sys.stdout.write(banner + text)
+    fleet_source.require_answer(fleet)
     return 0
