@@ -118,7 +118,7 @@ def test_both_machines_are_listed_without_a_hub(
 ) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
-    machines = [ClonedMachine(lab, name) for name in NAMES]
+    machines = [ClonedMachine(lab, name) for name in reversed(NAMES)]
     for machine in machines:
         drop(machine, folder)
         env = {
@@ -134,6 +134,8 @@ def test_both_machines_are_listed_without_a_hub(
         (("--ssh", ",".join(NAMES)), by_ssh),
     ):
         nodes = run_json(*flags, env=environment)["nodes"]
+        ids = [node["node_id"] for node in nodes]
+        assert ids[1].startswith(f"{ids[0]}@gpu02")
         assert sorted(node["name"] for node in nodes) == list(NAMES)
         for node in nodes:
             assert [gpu["verdict"]["state"] for gpu in node["gpus"]] == ["free", "free"]

@@ -33,6 +33,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
 
 # A node is silent after three missed intervals, so this makes 15 minutes.
 _DEFAULT_INTERVAL_SECONDS = 300.0
+_INTERVALS_UNTIL_SILENT = 3
 
 
 def with_default_interval(snapshot: Snapshot) -> Snapshot:
@@ -55,6 +56,18 @@ def with_polling_interval(snapshot: Snapshot, polling_seconds: float) -> Snapsho
     if own is None:
         return with_default_interval(snapshot)
     return replace(snapshot, interval_seconds=own + polling_seconds)
+
+
+def claim_order(delivery: Delivery) -> tuple[bool, str]:
+    """Sort key of deliveries of one moment: of two that claim one node, the first owns it.
+
+    The order of the targets, so that it is the same each time; but a report that is out of date,
+    such as the file of a machine that has another name now, comes last.
+    """
+    result = delivery.result
+    interval = result.interval_seconds if isinstance(result, Snapshot) else None
+    timeout = _INTERVALS_UNTIL_SILENT * (interval or _DEFAULT_INTERVAL_SECONDS)
+    return delivery.age_seconds > timeout, delivery.target
 
 
 DeliverCallback = Callable[[Delivery], None]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, claim_order
 from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.model.fleet import FleetView
@@ -114,7 +114,10 @@ class PolledFleet:
         def deliver(delivery: Delivery) -> None:
             self._apply(delivery, interval_seconds)
 
-        polls = asyncio.gather(*(self._poll(source, deliver) for source in self._sources))
+        each = show_partial is not None
+        polls = asyncio.gather(
+            *(self._poll(source, deliver, each=each) for source in self._sources)
+        )
         wait_seconds, shown = _FIRST_PARTIAL_SECONDS, -1
         while show_partial is not None and not polls.done():
             await asyncio.wait([polls], timeout=wait_seconds)
@@ -124,9 +127,12 @@ class PolledFleet:
                 show_partial(self._current(), sorted(via.target for via in self._pending))
         await polls
 
-    async def _poll(self, source: Source, deliver: DeliverCallback) -> None:
-        """Poll one source; beside other sources, its failure as a whole is a delivery too."""
-        poll_each = getattr(source, "poll_each", None)
+    async def _poll(self, source: Source, deliver: DeliverCallback, *, each: bool) -> None:
+        """Poll one source; beside other sources, its failure as a whole is a delivery too.
+
+        With `each`, its targets are delivered as they answer, where the source can do that.
+        """
+        poll_each = getattr(source, "poll_each", None) if each else None
         try:
             if poll_each is not None:
                 await poll_each(deliver)
@@ -138,8 +144,7 @@ class PolledFleet:
                 raise
             target = error.node or source.name
             deliveries = [Delivery(source=source.name, target=target, result=error)]
-        # The latest first: where two files are from one machine, it owns that node.
-        for delivery in sorted(deliveries, key=lambda each: each.age_seconds):
+        for delivery in sorted(deliveries, key=claim_order):
             deliver(delivery)
 
     def _apply(self, delivery: Delivery, interval_seconds: float | None) -> None:

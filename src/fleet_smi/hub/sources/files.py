@@ -9,7 +9,13 @@ from msgspec.structs import replace
 
 from fleet_smi.config import Settings
 from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Undecodable, Unreachable
-from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, with_polling_interval
+from fleet_smi.fleet.delivery import (
+    DeliverCallback,
+    Delivery,
+    Source,
+    claim_order,
+    with_polling_interval,
+)
 from fleet_smi.hub.shared_folder import (
     FileStamp,
     SharedFile,
@@ -124,11 +130,10 @@ class FilesSource:
 
     def _read_folder(self, *, reread: bool) -> Iterator[Delivery]:
         now, paths = self._clock(), list_node_files(self._path)
-        # The latest first: of two files that claim one node, it is the one that owns it.
         deliveries = [
             delivery for path in paths for delivery in self._read_or_failure(path, reread=reread)
         ]
-        yield from sorted(deliveries, key=lambda delivery: delivery.age_seconds)
+        yield from sorted(deliveries, key=claim_order)
         # Forget files that are gone: otherwise names that change daily would pile up.
         current = set(paths)
         gone = {target_from_path(path) for path in self._seen} - set(map(target_from_path, paths))
