@@ -149,10 +149,13 @@ def test_reports_that_were_buffered_before_a_reboot_are_of_the_same_machine() ->
     fleet, node = FleetState(), Sender("gpu01")
     send(fleet, node, NOON)
     buffered = [(NOON + tick, node.snapshot(NOON + tick)) for tick in (2, 4, 6)]
-    node.reboots(NOON + 60)
+    node.reboots(NOON + 60, uuid="GPU-replacement", addresses=("10.9.9.9",))
     ids = {send(fleet, node, NOON + 70)}
     ids |= {send(fleet, node, at, sent) for at, sent in buffered}
     ids |= {send(fleet, node, NOON + 72), send(fleet, node, NOON + 74)}
+    # Also long after the reboot, when the hub had been away.
+    ids |= {send(fleet, node, NOON + 70 + tick) for tick in range(0, 2000, 2)}
+    ids |= {send(fleet, node, at, sent) for at, sent in buffered}
     assert ids == {ID}
 
 

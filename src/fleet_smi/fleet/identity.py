@@ -186,6 +186,7 @@ class NodeIdentities:
             if machine.outlives_rival(evidence) and machine.rival is not None:
                 self._split(node_id, machine.rival, timeout)
                 machine.rival = None
+            machine.forget_rival(evidence.at)
             self._check_owner(machine, evidence, origin)
             machine.refresh_evidence(evidence, timeout)
             return machine

@@ -126,6 +126,8 @@ class Machine:
             return False
         if evidence.round is not None and evidence.round == own.round and evidence.via != own.via:
             return True
+        if evidence.at <= self.since:
+            return False  # it may have been buffered before this machine changed
         # A reboot begins after the last report before it. More than the boot has to differ: a
         # clock that was set between two boots shifts the times of buffered reports.
         booted_before = (
@@ -139,6 +141,11 @@ class Machine:
         """Return whether a report is of what this machine was before it seemed to change."""
         rival = self.rival
         return rival is not None and rival.at <= self.since and not differs(rival, evidence)
+
+    def forget_rival(self, at: float) -> None:
+        """Forget what it was before a change, once that has not reported for long."""
+        if self.rival is not None and at > self.since + _DEFAULT_TIMEOUT_SECONDS:
+            self.rival = None
 
     def outlives_rival(self, evidence: Evidence) -> bool:
         """Return whether its next report shows that its rival was another machine all along."""
