@@ -40,8 +40,10 @@ class GpuRow(Struct, frozen=True):
     @property
     def is_blank(self) -> bool:
         """Whether nothing could be measured."""
+        if self.memory.is_known:
+            return False
         shown = (self.cells.get(name, UNKNOWN) for name in ("UTIL", "TEMP", "POWER"))
-        return not self.memory.is_known and all(cell == UNKNOWN for cell in shown)
+        return all(cell == UNKNOWN for cell in shown)
 
 
 def _with_unit(value: OptionalNumber, unit: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from fleet_smi.model.figures import GPU_FIGURES
 from fleet_smi.model.fleet import State
@@ -52,19 +53,21 @@ class TableLayout(Struct, frozen=True):
     names: tuple[str, ...]
     widths: dict[str, int]
     bar_width: int
+    used_columns: int = 0
+    """The display width of everything before WHO."""
+
+    def __post_init__(self) -> None:
+        # Once per layout, not once per row.
+        names = ("#", "STATE", *self.names)
+        bar = self.bar_width + len(_GAP) if self.bar_width else 0
+        used = sum(self.widths[name] + len(_GAP) for name in names) + bar
+        force_setattr(self, "used_columns", used)
 
     def without(self, name: str) -> "TableLayout":
         """Return the layout without one column."""
         return TableLayout(
             tuple(other for other in self.names if other != name), self.widths, self.bar_width
         )
-
-    @property
-    def used_columns(self) -> int:
-        """The display width of everything before WHO."""
-        names = ("#", "STATE", *self.names)
-        bar = self.bar_width + len(_GAP) if self.bar_width else 0
-        return sum(self.widths[name] + len(_GAP) for name in names) + bar
 
 
 def choose_layouts(rows: Sequence[GpuRow], columns: int) -> tuple[TableLayout, TableLayout]:
@@ -211,8 +214,19 @@ def _who_variants(row: GpuRow, layout: TableLayout) -> tuple[str, ...]:
 
 def _cells(row: GpuRow, layout: TableLayout) -> Iterable[tuple[str, str]]:
     """Yield each column and its text; a MIG profile spans the columns only a whole GPU has."""
+    if row.profile is None:
+        # As below, for the rows that nearly all are.
+        cells_of, widths = row.cells, layout.widths
+        for name in layout.names:
+            if name == "MEMORY":
+                yield name, ""
+            elif name in _LEFT_ALIGNED:
+                yield name, align_left(cells_of.get(name, UNKNOWN), widths[name])
+            else:
+                yield name, align_right(cells_of.get(name, UNKNOWN), widths[name])
+        return
     names = list(layout.names)
-    if row.profile is not None and "TEMP" in names:
+    if "TEMP" in names:
         start, end = names.index("TEMP"), names.index("MEMORY")
         width = sum(layout.widths[name] + len(_GAP) for name in names[start:end]) - len(_GAP)
         names[start:end] = ["PROFILE"]
@@ -224,8 +238,7 @@ def _cells(row: GpuRow, layout: TableLayout) -> Iterable[tuple[str, str]]:
             yield name, cells.get(name, "")
             continue
         align = align_left if name in _LEFT_ALIGNED else align_right
-        empty = "" if row.profile is not None else UNKNOWN
-        yield name, align(row.cells.get(name, empty), layout.widths[name])
+        yield name, align(row.cells.get(name, ""), layout.widths[name])
 
 
 def _memory(row: GpuRow, layout: TableLayout) -> list[Span]:
