@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fleet_smi.model.history import Sums, Usage, Usages
+from fleet_smi.model.history import Gap, Sums, Usage, Usages
 from fleet_smi.model.usage_report import Price, UsageReport
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view.history_banner import banner
@@ -52,6 +52,27 @@ def test_an_empty_report_has_only_totals() -> None:
 def test_too_many_jobs_are_a_message() -> None:
     text = shown(replace(lab_week(), waste=None), 80)
     assert text.endswith("\nIdle jobs: too many to list; choose a shorter range.\n")
+
+
+def test_what_is_missing_from_the_figures_is_said() -> None:
+    report = lab_week()
+    start = report.usages.start
+    usages = replace(
+        report.usages,
+        history_begins=start,
+        unwritten=Gap(start=NOW - 90, end=None, why="the disk is full"),
+    )
+    gaps = (
+        Gap(start=0.0, end=start + 2 * HOUR, why="history.db was empty"),
+        Gap(start=start + HOUR, end=start + HOUR, why="the clock was set back by 1 h"),
+    )
+    text = shown(replace(report, usages=usages, gaps=gaps), 120)
+    assert [line.strip() for line in text.splitlines() if line.startswith("  ")][:4] == [
+        "the history begins at 2026-02-25 14:00: nothing before that is counted",
+        "no history was recorded for 2 h: history.db was empty",
+        "the clock was set back by 1 h",
+        "the figures are old: nothing after 14:04:41 is counted yet: the disk is full",
+    ]
 
 
 FIGURE = st.floats(0, 1e12)

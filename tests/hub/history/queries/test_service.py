@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.hub.history.queries import service
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.history.storage.store import open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter
+from fleet_smi.model.history import Usages
 from fleet_smi.model.snapshot import Gpu
 from tests.builders import NOON, gpu, process, snapshot
 from tests.hub.history.batches import KEEP_ALL
 from tests.hub.history.in_memory_history import relative_times
+from tests.machines import wait_until
 
 BUSY, FREE = gpu(processes=(process(1),), busy_percent=95.0), gpu()
 
@@ -28,10 +31,12 @@ class Past:
         self._path = folder / "history.db"
         self._store = open_history(self._path)
         self._fleet = FleetState()
-        self._writer = HistoryWriter(self._store, KEEP_ALL, retry_seconds=0.01)
-        self.history = HistoryRecorder(self._fleet, self._writer)
+        self.writer = HistoryWriter(
+            self._store, KEEP_ALL, retry_seconds=0.01, clock=lambda: NOON + 20
+        )
+        self.history = HistoryRecorder(self._fleet, self.writer)
         self.answers = HistoryService(
-            self.history, self._store, self._writer, KEEP_ALL, clock=lambda: NOON + 20
+            self.history, self._store, self.writer, KEEP_ALL, clock=lambda: NOON + 20
         )
         self._sequence = 0
 
@@ -53,7 +58,7 @@ class Past:
             other.execute("ROLLBACK")
 
     def close(self) -> None:
-        self._writer.close()
+        self.writer.close()
         self._store.close()
 
 
@@ -107,3 +112,27 @@ def test_concurrent_queries_see_the_sums_of_the_current_hour(past: Past) -> None
     past.tell(BUSY, NOON)
     past.tell(BUSY, NOON + 10)
     assert asyncio.run(both()) == [10.0, 10.0]
+
+
+def test_usage_says_since_when_its_figures_are_old(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(service, "_WRITE_TIMEOUT_SECONDS", 0.2)
+
+    def usages(end: float = NOON + 100) -> Usages:
+        return asyncio.run(past.answers.usages(NOON - 10, end, "user", daily=False))
+
+    past.tell(BUSY, NOON)
+    past.tell(BUSY, NOON + 10)
+    past.history.tick(NOON + 10)
+    wait_until(lambda: past.writer.last_written == past.writer.last_queued)
+    with past.locked():
+        past.tell(BUSY, NOON + 20)
+        old = usages()
+        assert old.unwritten is not None
+        assert old.unwritten.end is None
+        assert old.unwritten.why
+    wait_until(lambda: past.writer.last_written == past.writer.last_queued)
+    found = usages()
+    assert (found.unwritten, found.total.gpu_seconds) == (None, 20.0)
