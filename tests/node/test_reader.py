@@ -228,18 +228,6 @@ def test_results_read_before_a_hang_are_returned(machine: SimulatedMachine) -> N
     reader.close()
 
 
-def test_subjects_without_time_left_are_reported_as_not_answering(
-    machine: SimulatedMachine,
-) -> None:
-    machine.set_scenario(HUNG)
-    reader = Reader(spawn_worker)
-    value(reader, HOST)
-    hung, rest = reader.read([NVIDIA, HOST], 0.5, 0.5)
-    assert isinstance(hung.error, NotAnswering)
-    assert "no time was left" in str(rest.error)
-    reader.close()
-
-
 def test_a_hung_subject_keeps_the_time_of_its_hang_until_it_answers(
     machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

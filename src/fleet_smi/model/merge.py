@@ -104,7 +104,7 @@ def fault_from_error(error: CollectError) -> Fault:
         return Fault(
             kind="slow",
             detail=f"driver slow: {error}",
-            remedy=PERSISTENCE_REMEDY if error.partial_result.get("no_persistence") else None,
+            remedy=PERSISTENCE_REMEDY if _starts_without_persistence(error) else None,
             since=error.since,
         )
     if isinstance(error, NotAnswering):
@@ -115,6 +115,11 @@ def fault_from_error(error: CollectError) -> Fault:
             since=error.since,
         )
     return Fault(kind=fault_kind(error), detail=str(error))
+
+
+def _starts_without_persistence(error: NotAnswering) -> bool:
+    found = error.partial_result
+    return bool(found.get("initialising") and found.get("no_persistence"))
 
 
 def _with_details(

@@ -17,6 +17,7 @@ child process (`reader_process.py`) or, at first in an agent, a thread (`thread_
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 from fleet_smi.errors import (
@@ -156,19 +157,14 @@ class Reader:
         ]
         if self._prefetched and self._prefetched != left:
             self._stop_current()  # prefetched for other requests: those results are useless
-        until = None if total_timeout_seconds is None else time.monotonic() + total_timeout_seconds
-        timeout_left = timeout_seconds
-        while left:
-            seconds = timeout_left
-            if seconds is not None and until is not None:
-                seconds = min(seconds, until - time.monotonic())
-                if seconds <= 0:
-                    break
+        until = inf if total_timeout_seconds is None else time.monotonic() + total_timeout_seconds
+        while left and (seconds_left := until - time.monotonic()) > 0:
+            seconds = None if timeout_seconds is None else min(timeout_seconds, seconds_left)
             results |= self._exchange(left, seconds)
             left = [request for request in left if request[0] not in results]
-            if timeout_left is not None:
-                # Less time for each further hang, so that several fit into one sample.
-                timeout_left = max(timeout_left / 3, 0.1)
+            # The rest is read by a new worker, which has to start: on a busy machine that takes
+            # a while. A subject that is slow delays only this one read.
+            until = max(until, time.monotonic() + (timeout_seconds or 0.0))
         return [results.get(subject) or self._skipped(subject) for subject, _ in requests]
 
     def close(self) -> None:
