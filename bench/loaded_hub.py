@@ -74,7 +74,8 @@ def _program() -> str:
 
 
 def _join_token(state: str, environment: Mapping[str, str]) -> str:
-    line = [_program(), "hub", "token", "add", "--role", "join", "--state", state]
+    line = [_program(), "hub", "token", "add", "--role", "join", "--uses", "100000"]
+    line += ["--state", state]
     done = subprocess.run(line, env=dict(environment), capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotAvailable(last_error(done.stderr))

@@ -43,10 +43,13 @@ def run(args: argparse.Namespace) -> int:
 
     import uvloop
 
+    from fleet_smi.node.bindings.own_memory import erase_argument
     from fleet_smi.simulation.large_fleet import large_fleet
     from fleet_smi.simulation.load_generator import LoadGenerator
 
     _check(args)
+    for secret in filter(None, (args.join, args.token)):
+        erase_argument(secret)  # every user can read the arguments of a process
     _raise_file_limit(args.nodes + _OTHER_FILES)
     scenario = large_fleet(
         args.nodes,
