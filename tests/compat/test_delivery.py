@@ -69,7 +69,7 @@ def test_a_gpustat_file_carries_all_fields_that_gpustat_has(tmp_path: Path) -> N
         got = deliveries.wait_for_load(10.0)
     missing = {"memory_busy_percent": None, "compute_mode": None, "mig_mode": None}
     processes = tuple(replace(one, started_at=None) for one in sent.processes or ())
-    assert got.gpus[0] == replace(sent, processes=processes, **missing)
+    assert got.gpus[0] == replace(sent, processes=processes, reported_by="gpustat", **missing)
 
 
 def test_half_a_gpustat_file_is_reported_as_truncated(tmp_path: Path) -> None:
