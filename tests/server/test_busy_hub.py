@@ -4,14 +4,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from fleet_smi.hub.query_threads import MAX_QUERY_THREADS
 from fleet_smi.server.routes import metrics
-from fleet_smi.wire.prometheus import encode_metrics
+from fleet_smi.wire.prometheus import MetricGroup, encode_metrics
 from tests.builders import gpu
 from tests.machines import wait_until
 from tests.server.routes.snapshots import snapshot_now
@@ -19,6 +20,10 @@ from tests.server.threaded_hub import ThreadedHub
 
 # Long enough for a slow machine to do what is not part of the delay.
 INTERVAL_SECONDS = 2.0
+# Different ones, because equal requests share one response.
+PATHS = [
+    f"/metrics?include={','.join(groups)}" for groups in combinations(get_args(MetricGroup), 2)
+]
 BLOCKED_SECONDS = 3 * INTERVAL_SECONDS + 1.0
 
 
@@ -54,7 +59,7 @@ def test_however_many_queries_there_are_few_threads_compute(
     monkeypatch.setattr(metrics, "encode_metrics", gate.guard(encode_metrics))
     with ThreadedHub(tmp_path / "state") as hub, ThreadPoolExecutor(8) as clients:
         token = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
-        queries = [clients.submit(hub.request, "GET", "/metrics") for _ in range(8)]
+        queries = [clients.submit(hub.request, "GET", path) for path in PATHS]
         try:
             wait_until(lambda: gate.count >= MAX_QUERY_THREADS)
             # Reports and probes are answered meanwhile.

@@ -6,10 +6,10 @@ Pure: the caller passes in the snapshots and the time, always by the hub's own c
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.fleet.delivery import IdOrigin
+from fleet_smi.fleet.fleet_change import FleetChange
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
@@ -25,7 +25,6 @@ from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
-from fleet_smi.model.verdict.hysteresis import Standing
 from fleet_smi.model.verdict.judge import silence_timeout
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.views import NodeParts, build_node_view, summarize_nodes
@@ -35,26 +34,6 @@ __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTra
 # Two transports of one node may disagree by this much on when a sample was taken. A larger step
 # back means that a clock was set, which restarts the windows.
 _JITTER_SECONDS = 5.0
-
-
-class FleetChange(Struct, frozen=True, kw_only=True, gc=False):
-    """The changes made by one snapshot; `is_first` when its node was not known before.
-
-    `at` is when it was taken, by the hub's clock, and `reported_uuids` are those in it.
-    `standings` is the result for every GPU and instance; `occupancy_changed` are the UUIDs of
-    those whose processes, or their memory, differ from before, and of those that are gone. A
-    snapshot that `is_late` fills a gap in the numbers, and does not change the present state.
-    """
-
-    snapshot: Snapshot
-    at: float
-    reported_uuids: list[str]
-    via: Via | None = None
-    is_first: bool = False
-    is_late: bool = False
-    transitions: tuple[StateTransition, ...] = ()
-    standings: Mapping[str, Standing] = {}
-    occupancy_changed: tuple[str, ...] = ()
 
 
 class FleetState:

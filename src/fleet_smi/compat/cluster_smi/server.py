@@ -11,7 +11,9 @@ from fleet_smi.errors import Undecodable, UsageError
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.command_visibility import CommandVisibility
+from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.privacy import mask_commands
+from fleet_smi.model.views import summarize_nodes
 
 if TYPE_CHECKING:
     from fleet_smi.compat.cluster_smi.sockets import Socket
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 _MAX_REQUEST_BYTES = 64 << 10
 _MAX_WAITING = 10_000  # clients: peers can open any number of connections
 _CACHE_SECONDS = 1.0
+_NODES_PER_STEP = 8
 
 
 def create_listener(settings: HubSettings, hub: Hub) -> "ClusterSmiServer":
@@ -80,13 +83,22 @@ class ClusterSmiServer:
         now = asyncio.get_running_loop().time()
         return self._hub.version == self._version or now < self._encoded_at + _CACHE_SECONDS
 
+    async def _view(self) -> FleetView:
+        """The fleet, built in steps: all at once would delay reports."""
+        now, nodes = self._hub.clock(), list[NodeView]()
+        for node in self._hub.fleet.nodes(now):
+            nodes.append(mask_commands(node, self._command_visibility))
+            if len(nodes) % _NODES_PER_STEP == 0:
+                await asyncio.sleep(0)
+        return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=tuple(nodes))
+
     async def _encode(self) -> None:
         """Encode the response again, for every client that waits for it."""
         try:
             # Read before the view: a report that arrives in between makes the response outdated,
             # and is never missed.
             self._version = self._hub.version
-            view = mask_commands(self._hub.fleet.view(self._hub.clock()), self._command_visibility)
+            view = await self._view()
             # In a thread: thousands of nodes would block the event loop.
             self._response = await run_in_query_thread(encode_cluster, view)
             self._encoded_at = asyncio.get_running_loop().time()

@@ -4,65 +4,33 @@ Runs on the event loop and never blocks.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from fleet_smi.errors import StateError
 from fleet_smi.fleet.fleet import FleetChange, FleetState
+from fleet_smi.hub.history.recording.history_storage import HistoryStorage
 from fleet_smi.hub.history.recording.late_reports import LateReports
 from fleet_smi.hub.history.recording.node_descriptions import NodeDescriptions
 from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
 from fleet_smi.hub.history.recording.recording_faults import RecordingFaults
 from fleet_smi.hub.history.recording.restore import restore_recorders
-from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.recording.ribbon import RibbonCounter
+from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
 from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
-from fleet_smi.model.fleet import STATES, State
-from fleet_smi.model.history import Gap, RibbonPoint
+from fleet_smi.model.history import Gap
 from fleet_smi.model.units import format_duration
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_MINUTE = 60
 _CHECK_SECONDS = _FLUSH_SECONDS = 2.0
 # A check looks at all nodes of a small fleet, and at a quarter of a large one.
 _MIN_NODES_PER_CHECK, _CHECK_PARTS = 100, 4
-
-
-class HistoryStorage(Protocol):
-    """The durable queue that write batches go to."""
-
-    def put(self, batch: WriteBatch) -> int:
-        """Queue a batch to be written and return its number; never blocks."""
-
-    def is_written(self, number: int) -> bool:
-        """Whether a batch is on disk."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether so much is queued that reports of the past should wait with their senders."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more should be recorded."""
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether the last attempt to write has failed."""
-
-    def checkpoints(self) -> Iterable[Checkpoint]:
-        """The latest checkpoint of each node; raise `StateError` when they cannot be read."""
-
-    def unfinished_rows(self, since: Mapping[str, float]) -> Iterable[SeriesRow]:
-        """The stored rows of which coarser rows, unfinished at a time per node, are to be made.
-
-        The oldest come first; raise `StateError` when they cannot be read.
-        """
 
 
 class HistoryRecorder:
@@ -74,12 +42,11 @@ class HistoryRecorder:
         self._recorders: dict[str, NodeRecorder] = {}
         self._late: dict[str, LateReports] = {}
         self._descriptions = NodeDescriptions(fleet)
-        self._states = Counter[State]()
+        self._ribbon = RibbonCounter()
         self._batch = WriteBatch()
         self.unsaved: set[str] = set()
         """Ids of the nodes whose checkpoints go into the next batch."""
-        self._minute = self._now = -inf
-        self._check_due = self._flush_due = -inf
+        self._now = self._check_due = self._flush_due = -inf
         self.last_batch = 0
         """The number of the last batch that was queued."""
         self._too_late = 0
@@ -132,17 +99,20 @@ class HistoryRecorder:
 
     def rewind(self, now: float, back_seconds: float) -> None:
         """Continue at `now`, because the hub's clock was set back to it."""
-        for late in list(self._late.values()):
-            self._end_late(late)
+        self._end_late_reports([late.recorder for late in self._late.values()])
         self.flush()
-        for recorder in self._recorders.values():
+
+        def rewind_node(recorder: NodeRecorder) -> None:
             previous = recorder.states
             recorder.rewind(now, self._batch)
-            self._count_states(previous, recorder.states)
+            self._ribbon.count(previous, recorder.states)
             self.unsaved.add(recorder.node_id)
+
+        self._collect(list(self._recorders.values()), rewind_node)
         why = f"the hub's clock was set back by {format_duration(back_seconds)}"
         self._batch.gaps.append(Gap(start=now, end=now, why=f"{why}: that time is recorded again"))
-        self._now, self._minute = now, -inf
+        self._now = now
+        self._ribbon.rewind()
         self.flush()
 
     def remove_node(self, node_id: str, now: float) -> None:
@@ -158,7 +128,7 @@ class HistoryRecorder:
             recorder.end_by(now, self._batch)
         except Exception as error:  # noqa: BLE001  # see `_set_aside`
             self._set_aside(node_id, error)
-        self._count_states(previous, ())
+        self._ribbon.count(previous, ())
         self._descriptions.forget(node_id)
         self.unsaved.discard(node_id)
         self._batch.removed_nodes.append(node_id)
@@ -176,10 +146,7 @@ class HistoryRecorder:
         """Put checkpoints of these nodes into the next batch; return its number."""
         for node_id in node_ids:
             if node_id in self._late:
-                try:
-                    self._end_late(self._late[node_id])
-                except Exception as error:  # noqa: BLE001  # see `_set_aside`
-                    self._set_aside(node_id, error)
+                self._end_late_reports([self._late[node_id].recorder])
             self.unsaved.add(node_id)
         return self.last_batch + 1
 
@@ -221,8 +188,10 @@ class HistoryRecorder:
 
     def add_current_usage(self, node_ids: Iterable[str]) -> None:
         """Put the sums of the current hour of these nodes into the next batch."""
-        for recorder in self._existing(node_ids):
-            recorder.add_usage(self._batch, with_current_hour=True)
+        self._collect(
+            self._existing(node_ids),
+            lambda recorder: recorder.add_usage(self._batch, with_current_hour=True),
+        )
 
     def open_batch(self, node_ids: Iterable[str] | None = None) -> WriteBatch:
         """The open intervals of these nodes, or all, for queries."""
@@ -273,45 +242,31 @@ class HistoryRecorder:
         self._collect(silent, self._mark_silent)
         self._roll_up([recorder for recorder in recorders if recorder.is_rollup_due(now)])
         # No report since the last check: the backlog has been resent.
-        ended = [late.recorder for late in self._late.values() if not late.pop_received()]
-        self._collect(ended, lambda recorder: self._end_late(self._late[recorder.node_id]))
+        self._end_late_reports(
+            [late.recorder for late in self._late.values() if not late.pop_received()]
+        )
         self._faults.clear_recovered(now, self._recorders)
-        self._add_ribbon_point(now)
+        self._batch.moments += self._ribbon.next_point(now, self._recorders.values())
 
     def _add_recorder(self, node_id: str) -> NodeRecorder:
         recorder = self._recorders[node_id] = NodeRecorder(node_id, self._fleet.thresholds)
         return recorder
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
-        previous, interval_rows = recorder.states, self._interval_rows()
+        previous, interval_rows = recorder.states, self._batch.interval_row_count
         if recorder.record(change, self._batch, self._spacing.seconds):
-            self._count_states(previous, recorder.states)
+            self._ribbon.count(previous, recorder.states)
             self._descriptions.add(change.snapshot, self._batch)
-            if self._interval_rows() > interval_rows:
+            if self._batch.interval_row_count > interval_rows:
                 self.unsaved.add(recorder.node_id)
         else:  # it may still fill a gap, where a killed hub had received what came after it
             self._record_late(recorder, change)
 
-    def _interval_rows(self) -> int:
-        """The number of rows in the batch whose start time the recorder chose.
-
-        They must be written with a checkpoint: an older one would let a restarted hub write
-        them again under a slightly different start. All other rows are keyed by clock times
-        and replace themselves.
-        """
-        batch = self._batch
-        return len(batch.periods) + len(batch.occupancies) + len(batch.presence)
-
     def _mark_silent(self, recorder: NodeRecorder) -> None:
         previous = recorder.states
         recorder.mark_silent(self._batch)
-        self._count_states(previous, recorder.states)
+        self._ribbon.count(previous, recorder.states)
         self.unsaved.add(recorder.node_id)
-
-    def _count_states(self, previous: tuple[State, ...], current: tuple[State, ...]) -> None:
-        if current != previous:
-            self._states.subtract(previous)
-            self._states.update(current)
 
     def _record_late(self, recorder: NodeRecorder, change: FleetChange) -> bool:
         """Record a late report; return false where there is no gap that it belongs to."""
@@ -326,6 +281,9 @@ class HistoryRecorder:
         self._late[recorder.node_id] = late
         late.record(change)
         return True
+
+    def _end_late_reports(self, recorders: Sequence[NodeRecorder]) -> None:
+        self._collect(recorders, lambda recorder: self._end_late(self._late[recorder.node_id]))
 
     def _end_late(self, late: LateReports, next_at: float = inf) -> None:
         del self._late[late.recorder.node_id]
@@ -371,14 +329,11 @@ class HistoryRecorder:
         self._late.pop(node_id, None)
         recorder = self._recorders.pop(node_id, None)
         if recorder is not None:
-            self._count_states(recorder.states, ())
+            self._ribbon.count(recorder.states, ())
             ended = WriteBatch()
             with suppress(Exception):
                 recorder.abandon(ended)
-                self._batch.periods += ended.periods
-                self._batch.occupancies += ended.occupancies
-                self._batch.presence += ended.presence
-                self._batch.usage += ended.usage
+                self._batch.extend(ended)
         self._faults.record(node_id, error)
 
     def _next_recorders(self) -> list[NodeRecorder]:
@@ -388,17 +343,3 @@ class HistoryRecorder:
         count = max(_MIN_NODES_PER_CHECK, len(self._recorders) // _CHECK_PARTS)
         some, self._unchecked = self._unchecked[:count], self._unchecked[count:]
         return some
-
-    def _add_ribbon_point(self, now: float) -> None:
-        """Add the state of the whole fleet to the batch, once per minute."""
-        minute = now // _MINUTE * _MINUTE
-        if minute == self._minute:
-            return
-        self._minute = minute
-        point = RibbonPoint(
-            at=minute,
-            nodes=len(self._recorders),
-            nodes_reporting=sum([not node.silent for node in self._recorders.values()]),
-            gpus={state: float(self._states[state]) for state in STATES},
-        )
-        self._batch.moments.append(point)

@@ -51,8 +51,7 @@ def end_open_intervals(checkpoints: Iterable[Checkpoint], load_rows: RowLoader) 
         except Exception as error:  # noqa: BLE001  # the others are to be closed
             _log_fault(recorder.node_id, error)
             continue
-        for name in closed.__struct_fields__:
-            getattr(batch, name).extend(getattr(closed, name))
+        batch.extend(closed)
     return batch
 
 

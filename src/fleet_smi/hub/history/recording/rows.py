@@ -59,3 +59,18 @@ class WriteBatch(Struct, kw_only=True):
     """GPU, start and pid of rows that late reports have shown to be parts of others."""
     removed_nodes: list[str] = []
     """Ids of nodes whose checkpoints are to be deleted."""
+
+    @property
+    def interval_row_count(self) -> int:
+        """The number of rows whose start time the recorder chose.
+
+        They must be written with a checkpoint: an older one would let a restarted hub write
+        them again under a slightly different start. All other rows are keyed by clock times
+        and replace themselves.
+        """
+        return len(self.periods) + len(self.occupancies) + len(self.presence)
+
+    def extend(self, other: "WriteBatch") -> None:
+        """Append all rows of another batch."""
+        for name in self.__struct_fields__:
+            getattr(self, name).extend(getattr(other, name))
