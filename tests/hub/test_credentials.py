@@ -189,7 +189,8 @@ def test_a_join_token_has_limits_by_default(
     (token,) = credentials.tokens.list_all()
     assert (token.expires_at, token.uses_left) == (clock.now + DAY, 100)
     assert credentials.redeem_join_token(issued.secret, "id-1", "gpu1").secret
-    assert credentials.tokens.list_all()[0].uses_left == 99
+    left = {token.role: token.uses_left for token in credentials.tokens.list_all()}
+    assert left == {"join": 99, "node": None}
 
 
 def test_a_used_credential_cannot_be_replaced_after_a_crash(
