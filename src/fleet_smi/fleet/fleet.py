@@ -21,6 +21,7 @@ from fleet_smi.fleet.node_state import (
     restore_node,
     shared_id_message,
 )
+from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
@@ -119,7 +120,7 @@ class FleetState:
                 is_new = not node.sequences.has(run_id, snapshot.sequence)
             if not is_new:
                 return None
-        if is_recorded and node.end_unrecorded(snapshot, at):
+        if is_recorded and end_unrecorded(node, snapshot, at):
             pass
         elif not node.is_older_than(snapshot, at):
             if run_id is None or not is_recorded:
@@ -134,7 +135,7 @@ class FleetState:
                 is_late=True,
             )
         if not is_recorded:
-            node.begin_unrecorded()
+            begin_unrecorded(node)
         # Newer by its number, older by its time: a window must never see time run backwards.
         if 0 < node.at - at <= _JITTER_SECONDS:
             at = node.at

@@ -99,10 +99,8 @@ class NodeState:
         self.node_id = node_id
         self.via = via
         self.snapshot: Snapshot | None = None
-        self.at = -inf
-        # What was latest when the history could not take more; later reports are only shown.
+        self.at, self.wake_at = -inf, inf
         self.unrecorded_since: tuple[str | None, int, float] | None = None
-        self.wake_at = inf
         self.given_name: str | None = None
         self.saved_name: str | None = None  # of a checkpoint that could not be restored
         self.given_labels: dict[str, str] = {}
@@ -168,26 +166,6 @@ class NodeState:
         # A node whose clock was far ahead must not be locked out until that time has come.
         ahead = latest.taken_at > self.at + _CLOCK_AHEAD_SECONDS
         return ahead and snapshot.taken_at < latest.taken_at
-
-    def begin_unrecorded(self) -> None:
-        """Remember what is recorded, before a report that is not."""
-        if self.unrecorded_since is None:
-            latest = self.snapshot
-            run_id, sequence = (None, -1) if latest is None else (latest.run_id, latest.sequence)
-            self.unrecorded_since = run_id, sequence, self.at
-
-    def end_unrecorded(self, snapshot: Snapshot, at: float) -> bool:
-        """Return whether a report continues what is recorded, though a later one was shown."""
-        if self.unrecorded_since is None:
-            return False
-        run_id, sequence, recorded_at = self.unrecorded_since
-        if snapshot.run_id is not None and snapshot.run_id == run_id:
-            is_next = snapshot.sequence > sequence
-        else:
-            is_next = at > recorded_at
-        if is_next:
-            self.unrecorded_since, self.at = None, recorded_at
-        return is_next
 
     def update(
         self, snapshot: Snapshot, at: float, thresholds: Thresholds
