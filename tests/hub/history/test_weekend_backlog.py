@@ -162,7 +162,8 @@ def check_history(where: str, agents: list[Agent]) -> None:
             found = by_gpu[agent.name, index]
             for pid in range(1000, 1000 + jobs - 1):
                 (one,) = found[pid]  # once
-                assert one.sums.gpu_seconds == pytest.approx(whole, abs=10.0)
+                # On a busy machine the time of a report is off by what it waited for the hub.
+                assert one.sums.gpu_seconds == pytest.approx(whole, abs=INTERVAL_SECONDS)
     # The current hour is in the checkpoints: it is left out.
     hour = (now - 3600 - INTERVAL_SECONDS) // 3600 * 3600
     first = (start + HOURS * 3600) // 3600 * 3600 + 3600
