@@ -17,34 +17,25 @@ from fleet_smi.model.verdict.verdict_input import VerdictInput
 
 def notes_for(inputs: VerdictInput) -> tuple[Note, ...]:
     """Return the notes on a device, in a fixed order."""
-    # With MIG the notes on use belong to the instances: each has its own verdict.
-    notes = () if inputs.instance_verdicts else _notes_on_use(inputs)
-    return notes + _notes_on_device(inputs) if inputs.subject is inputs.gpu else notes
-
-
-def _notes_on_use(inputs: VerdictInput) -> tuple[Note, ...]:
-    group, used = inputs.group, inputs.subject.memory_used_bytes
-    notes, held = group.notes, group.memory_bytes
-    # A cheap test first: this runs for every GPU of every report.
-    if group.has_members and used is not None and held is not None and used - held > GIB:
-        notes += _unaccounted(inputs, held)
-    if inputs.window.full_from is not None:
-        notes += _stalled(inputs)
-    if inputs.window.idle_users:
-        notes += _idle_users(inputs)
-    if group.desktop:
-        notes += _display(inputs)
-    return notes
-
-
-def _notes_on_device(inputs: VerdictInput) -> tuple[Note, ...]:
-    gpu = inputs.gpu
+    # Cheap tests first: this runs for every GPU of every report.
+    gpu, window, group = inputs.gpu, inputs.window, inputs.group
     notes: tuple[Note, ...] = ()
-    if inputs.window.throttled is not None:
+    # With MIG the notes on use belong to the instances: each has its own verdict.
+    if not inputs.instance_verdicts:
+        notes, held, used = group.notes, group.memory_bytes, inputs.subject.memory_used_bytes
+        if group.has_members and used is not None and held is not None and used - held > GIB:
+            notes += _unaccounted(inputs, held)
+        if window.full_from is not None:
+            notes += _stalled(inputs)
+        if window.idle_users:
+            notes += _idle_users(inputs)
+        if group.desktop:
+            notes += _display(inputs)
+    if window.throttled is not None and inputs.subject is gpu:
         notes += _throttled(inputs)
-    if gpu.ecc_uncorrected and gpu.ecc_contained:
+    if gpu.ecc_uncorrected and gpu.ecc_contained and inputs.subject is gpu:
         notes += _memory_errors(gpu)
-    if gpu.reset_pending is not None and gpu.fault is None:
+    if gpu.reset_pending is not None and gpu.fault is None and inputs.subject is gpu:
         notes += (Note("reset_pending", f"reset when idle: {gpu.reset_pending}"),)
     return notes
 

@@ -142,9 +142,7 @@ def add_sample(
         runs = _unmeasured(before, at, max_gap, pids_changed)
         mean, peak = (None, 0.0) if runs[1] is None else (before.mean, before.peak)
     else:
-        mean = _mean(before, load, at, thresholds)
-        runs = _measured(before, load, mean, at, thresholds)
-        peak = 0.0 if runs[2] is None or runs[2] == at else max(before.peak, load)
+        runs, mean, peak = _measured(before, load, at, thresholds)
     share = power_share(card) if isinstance(gpu, Gpu) else instance_power_share(card, gpu)
     if pids_changed and group.empty:
         # The last work was done by processes that have ended.
@@ -210,35 +208,34 @@ def _restarted(window: Window | None, at: float) -> Window:
     return Window(at, 0, worked_at=worked_at, began_at=at)
 
 
-def _mean(before: Window, load: float, at: float, thresholds: Thresholds) -> float:
-    """Return the mean utilisation with one more sample, weighted by time."""
-    ceiling = _MEAN_CEILING * thresholds.idle_percent
+def _measured(
+    before: Window, load: float, at: float, thresholds: Thresholds
+) -> tuple[_Runs, float, float]:
+    """Return the runs with one more reading, the mean utilisation, and the peak of an idle run."""
+    # In one function, as it runs for every GPU of every report.
+    idle_percent, mean, idle_from = thresholds.idle_percent, before.mean, before.idle_from
+    ceiling = _MEAN_CEILING * idle_percent
     capped = load if load < ceiling else ceiling
-    mean = before.mean
-    if mean is None or mean == capped:
-        return capped
-    elapsed = at - before.last_at
-    return mean + (capped - mean) * elapsed / (
-        elapsed + _MEAN_WINDOWS * thresholds.idle_window_seconds
-    )
-
-
-def _is_idle(before: Window, load: float, mean: float, thresholds: Thresholds) -> bool:
-    """Whether a sample is idle: by itself, or as a short spike in an idle mean."""
-    if load < thresholds.idle_percent:
-        return True
-    release = 1.0 if before.idle_from is None else _MEAN_RELEASE
-    return load < thresholds.noise_percent and mean < release * thresholds.idle_percent
-
-
-def _measured(before: Window, load: float, mean: float, at: float, thresholds: Thresholds) -> _Runs:
-    if _is_idle(before, load, mean, thresholds):
-        idle_from = before.idle_from
-        return load, at, at if idle_from is None else idle_from, before.worked_at, None
+    if mean is None:
+        mean = capped
+    elif mean != capped:
+        elapsed = at - before.last_at
+        weight = elapsed / (elapsed + _MEAN_WINDOWS * thresholds.idle_window_seconds)
+        mean += (capped - mean) * weight
+    is_idle = load < idle_percent
+    if not is_idle and load < thresholds.noise_percent:
+        # A short spike in an idle mean.
+        release = 1.0 if idle_from is None else _MEAN_RELEASE
+        is_idle = mean < release * idle_percent
+    if is_idle:
+        if idle_from is None:
+            return (load, at, at, before.worked_at, None), mean, 0.0
+        peak = load if load > before.peak else before.peak
+        return (load, at, idle_from, before.worked_at, None), mean, peak
     full_from = None
     if load >= _FULL_PERCENT:
         full_from = at if before.full_from is None else before.full_from
-    return load, at, None, at, full_from
+    return (load, at, None, at, full_from), mean, 0.0
 
 
 def _unmeasured(before: Window, at: float, max_gap: float, pids_changed: bool) -> _Runs:

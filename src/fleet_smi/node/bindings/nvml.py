@@ -6,6 +6,7 @@ failures in `errors` with the driver's error code.
 
 import time
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import pynvml
@@ -64,9 +65,12 @@ def _run_queries(
     report_progress: Callable[[], None],
 ) -> None:
     values, errors = device["values"], device["errors"]
+    due = monotonic() + _PROGRESS_SECONDS
     for query in queries:
-        # Before each call: on a slow driver one call may take as long as all should.
-        report_progress()
+        # On a slow driver one call may take as long as all of them should.
+        if monotonic() > due:
+            report_progress()
+            due = monotonic() + _PROGRESS_SECONDS
         if code := query.execute(handle):
             errors[query.field] = code
         else:
