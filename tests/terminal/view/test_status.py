@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.model.fleet import FleetView, NodeView, Note
+from fleet_smi.model.fleet import FleetView, NodeView, Note, State
 from fleet_smi.model.snapshot import CollectorRun
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import status
@@ -218,3 +218,15 @@ def test_an_empty_fleet_says_whether_it_is_empty_or_filtered() -> None:
     assert "No node has reported yet" in screen(fleet())
     filtered = replace(fleet(samples.eight()), nodes=())
     assert "No GPU matches" in screen(filtered)
+
+
+@pytest.mark.parametrize("state", ["free", "busy", "held", "leased"])
+def test_throttling_is_shown_whatever_the_state_and_in_short_where_there_is_no_room(
+    state: State,
+) -> None:
+    note = Note("throttled", "throttled: thermal, 62 % of the last 10 min")
+    judged = replace(verdict(state, reason="it is"), notes=(note,))
+    for processes in ((), (process("alice", 60.0),)):
+        view = fleet(node("n", gpu(0, judged, 60.0, processes=processes)))
+        assert note.words in row(screen(view, 200), 0)
+        assert "throttled" in row(screen(view, 80), 0)

@@ -37,12 +37,12 @@ def holder_variants(device: JudgedDevice) -> TextVariants:
         return _free_variants(device)
     if verdict.state == "ghost" and not device.processes and device.memory_used_bytes is not None:
         memory = f"{format_size(device.memory_used_bytes)} unaccounted"
-        return (f"nobody: {memory}", memory)
+        return (*_note_variants([f"nobody: {memory}"], verdict.notes), memory)
     if isinstance(device, JudgedGpu) and device.instances:
         return (*_note_variants([verdict.reason], verdict.notes), _free_instances(device))
     if verdict.state in ("busy", "held") and device.processes:
         return _user_variants(device, device.processes)
-    return (verdict.reason,)
+    return _note_variants([verdict.reason], verdict.notes)
 
 
 def _fault_variants(gpu: JudgedGpu, fault: Fault) -> TextVariants:
