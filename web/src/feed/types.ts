@@ -489,6 +489,7 @@ export interface Strips {
   end: number;
   columns: number;
   rows: Strip[];
+  history_begins: number | null;
 }
 
 export interface Summary {
@@ -554,6 +555,8 @@ export interface Usages {
   rows: Usage[];
   total: Sums;
   by_state: Record<string, number>;
+  history_begins: number | null;
+  unwritten: Gap | null;
 }
 
 export interface Verdict {
