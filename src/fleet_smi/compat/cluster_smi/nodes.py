@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.compat.cluster_smi.codec import NodeMessage, to_snapshot
-from fleet_smi.compat.cluster_smi.shared_names import NamedMachines, Origin
+from fleet_smi.compat.cluster_smi.shared_names import NamedMachines, MessageOrigin
 from fleet_smi.errors import Refused
 from fleet_smi.model.snapshot import CollectorRun, Snapshot
 
@@ -32,7 +32,7 @@ class PushedNodes:
         self, node: NodeMessage, address: str, now: float, connection: int = 0
     ) -> Snapshot:
         """Convert a message to a snapshot of its node; raise `Refused` beyond the node limit."""
-        machine = self._machines.find(node, Origin(address, connection), now)
+        machine = self._machines.find(node, MessageOrigin(address, connection), now)
         interval = _interval(now - machine.received_at) if machine.count else _DEFAULT_INTERVAL
         machine.received_at = now
         machine.count += 1
@@ -80,7 +80,7 @@ class RouterNodes:
         for message in nodes:
             places[message.name] += 1
             try:
-                machine = self._machines.find(message, Origin("", places[message.name]), now)
+                machine = self._machines.find(message, MessageOrigin("", places[message.name]), now)
             except Refused:  # a router that invents names must not fill the memory
                 continue
             known = self._known.get(machine.node_id)

@@ -18,7 +18,7 @@ _BOOT_TIME_ERROR_SECONDS = 256
 _MIN_ALTERNATIONS = 2
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """Where a message comes from: the address and the connection, or the place in a response."""
 
     address: str
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
 class _Face(NamedTuple):
     """What two messages of one machine have in common."""
 
-    origin: Origin
+    origin: MessageOrigin
     boot_time: int
     devices: dict[int, tuple[str, int]]
 
@@ -69,7 +69,7 @@ class NamedMachines:
         self._by_name: dict[str, list[NamedMachine]] = {}
         self._count = 0
 
-    def find(self, message: NodeMessage, origin: Origin, now: float) -> NamedMachine:
+    def find(self, message: NodeMessage, origin: MessageOrigin, now: float) -> NamedMachine:
         """Return the machine of a message; raise `Refused` beyond the limit of nodes."""
         face, machines = _face(message, origin), self._by_name.get(message.name)
         if machines is None:
@@ -133,7 +133,7 @@ class NamedMachines:
         return added
 
 
-def _face(message: NodeMessage, origin: Origin) -> _Face:
+def _face(message: NodeMessage, origin: MessageOrigin) -> _Face:
     devices: dict[int, tuple[str, int]] = {}
     for position, device in enumerate(message.devices or ()):
         memory = device.memory_utilization
