@@ -63,7 +63,9 @@ class Sender:
 
 def send(fleet: FleetState, sender: Sender, at: float, sent: Snapshot | None = None) -> str:
     """Send one report as a hub receives it; return the id of the node that it is listed under."""
-    known, via = fleet.identify(sent or sender.snapshot(at), at, sender.via, origin=sender.origin)
+    known, via = fleet.identities.identify(
+        sent or sender.snapshot(at), at, sender.via, fleet.thresholds, origin=sender.origin
+    )
     fleet.apply(known, at, via)
     return known.node_id
 

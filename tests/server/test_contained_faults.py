@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from fleet_smi.client.hub import HubClient
-from fleet_smi.fleet import fleet as fleet_module
+from fleet_smi.fleet import node_views
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.hub import stream_diff
 from fleet_smi.hub.database import nodes, open_database
@@ -42,7 +42,7 @@ class Injection(NamedTuple):
 INJECTIONS = {
     "judging": Injection(NodeState, "_judge", "report could not be applied"),
     "parts": Injection(NodeState, "parts", "cannot be shown"),
-    "view": Injection(fleet_module, "build_node_view", "cannot be shown"),
+    "view": Injection(node_views, "build_node_view", "cannot be shown"),
     "buffering": Injection(NodeRecorder, "try_buffer", "history"),
     "recording": Injection(NodeRecorder, "record", "history"),
     "silence": Injection(NodeRecorder, "mark_silent", "history"),

@@ -6,29 +6,19 @@ Pure: the caller passes in the snapshots and the time, always by the hub's own c
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 
-from msgspec.structs import replace
-
-from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.fleet_change import FleetChange
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
-from fleet_smi.fleet.node_state import (
-    NodeCheckpoint,
-    NodeState,
-    StateTransition,
-    Via,
-    restore_node,
-    shared_id_message,
-)
+from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, restore_node
+from fleet_smi.fleet.node_views import NodeViews
 from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
+from fleet_smi.fleet.via import Via
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
-from fleet_smi.model.verdict.judge import silence_timeout
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
-from fleet_smi.model.views import NodeParts, build_node_view, summarize_nodes
+from fleet_smi.model.views import NodeParts, summarize_nodes
 
 __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTransition", "Via"]
 
@@ -58,35 +48,7 @@ class FleetState:
         """How late reports may be because of the hub, by the last tick."""
         self.faults = NodeFaults(self._mark_dirty)
         """What was set aside of single nodes, because of bugs of the hub."""
-
-    def identify(
-        self,
-        snapshot: Snapshot,
-        at: float,
-        via: Via,
-        *,
-        origin: IdOrigin = "report",
-        round: int | None = None,
-    ) -> tuple[Snapshot, Via]:
-        """Return a snapshot and its route under the id of its own node; raise `Refused`.
-
-        To be called before `apply`, for what comes from another machine. `round` numbers the polls
-        of a command without a hub.
-        """
-        timeout = silence_timeout(snapshot.interval_seconds, self.thresholds)
-        node_id = self.identities.resolve(snapshot, at, via, timeout, origin=origin, round=round)
-        if node_id == snapshot.node_id:
-            return snapshot, via
-        own_via = Via(via.source, node_id) if via.target == snapshot.node_id else via
-        return with_node_id(snapshot, node_id), own_via
-
-    def joining_id(
-        self, node_id: str, boot_id: str | None, name: str, address: str, now: float
-    ) -> str:
-        """Return the id for a node that joins: one of its own, if it is a clone of another."""
-        if boot_id is None or not self.identities.is_another_machine(node_id, boot_id, now):
-            return node_id
-        return self.identities.clone_id(node_id, boot_id, name, address)
+        self._views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
 
     def apply(
         self,
@@ -229,25 +191,12 @@ class FleetState:
         checkpoint = None if node is None else node.checkpoint()
         if checkpoint is None:
             return None
-        owner, reported_id = self.identities.owner(node_id), self.identities.reported_id(node_id)
-        if owner in (None, checkpoint.via) and reported_id == node_id:
-            return checkpoint
-        return replace(checkpoint, owner=owner, reported_id=reported_id)
+        return self.identities.annotate(checkpoint)
 
     def restore(self, checkpoint: NodeCheckpoint) -> None:
         """Restore a node from its checkpoint, before any report of it is applied."""
         node = restore_node(checkpoint, self.thresholds)
-        via = checkpoint.via
-        if via is not None:
-            self.identities.restore(
-                node.node_id,
-                checkpoint.snapshot,
-                checkpoint.at,
-                via=via,
-                timeout=silence_timeout(checkpoint.snapshot.interval_seconds, self.thresholds),
-                owner=checkpoint.owner or via,
-                reported_id=checkpoint.reported_id,
-            )
+        self.identities.restore(checkpoint, self.thresholds)
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
         for via in list(node.vias):
@@ -306,17 +255,17 @@ class FleetState:
     def nodes(self, now: float) -> Iterator[NodeView]:
         """Yield every node sorted by name, each built when it is requested."""
         for node in sorted(self._nodes.values(), key=lambda node: node.sort_key):
-            yield self._view(node, now)
+            yield self._views.view(node, now, self.delay_seconds)
 
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""
         node = self._nodes.get(node_id)
-        return None if node is None else self._view(node, now)
+        return None if node is None else self._views.view(node, now, self.delay_seconds)
 
     def node_parts(self, node_id: str, now: float) -> NodeParts | None:
         """Return one node at one moment, in parts; `None` when it is unknown."""
         node = self._nodes.get(node_id)
-        return None if node is None else self._parts(node, now)
+        return None if node is None else self._views.parts(node, now, self.delay_seconds)
 
     def node_by_route(self, via: Via) -> str | None:
         """Return the id of the node that a route leads to, if that is known."""
@@ -345,45 +294,6 @@ class FleetState:
         node = self._nodes[node_id]
         own = {} if node.snapshot is None else node.snapshot.labels
         return node.name, own | node.given_labels
-
-    def _parts(self, node: NodeState, now: float) -> NodeParts:
-        try:
-            parts = self._with_twins(node.parts(now, self.thresholds, self.delay_seconds), now)
-        except Exception as error:  # noqa: BLE001  # one node must not hide the others
-            self.faults.record("view", node.node_id, error)
-            parts = NodeParts(node=node.bare_view())
-        if not self.faults:
-            return parts
-        return replace(parts, node=self._with_faults(parts.node))
-
-    def _view(self, node: NodeState, now: float) -> NodeView:
-        try:
-            parts = node.parts(now, self.thresholds, self.delay_seconds)
-            view = build_node_view(self._with_twins(parts, now))
-        except Exception as error:  # noqa: BLE001  # one node must not hide the others
-            self.faults.record("view", node.node_id, error)
-            view = node.bare_view()
-        else:
-            if self.faults:
-                self.faults.clear("view", node.node_id)
-        return self._with_faults(view) if self.faults else view
-
-    def _with_faults(self, view: NodeView) -> NodeView:
-        """Return the view with faults of the hub among the troubles of the node."""
-        texts = view.trouble, self.faults.message(view.node_id)
-        return replace(view, trouble="; ".join(filter(None, texts)) or None)
-
-    def _with_twins(self, parts: NodeParts, now: float) -> NodeParts:
-        """Return the parts with a warning where another machine reports the same id now."""
-        twins = self.identities.twins(parts.node.node_id)
-        if not twins or parts.node.silent:
-            return parts
-        others = [self._nodes[other] for other in twins if other in self._nodes]
-        running = [other for other in others if now <= other.silent_at(self.thresholds)]
-        if not running:
-            return parts
-        trouble = shared_id_message(running, parts.node.trouble)
-        return replace(parts, node=replace(parts.node, trouble=trouble))
 
     def _mark_dirty(self, node_id: str) -> None:
         """Mark a node as changed."""

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from fleet_smi.fleet.node_state import StateTransition, Via
+from fleet_smi.fleet.node_state import StateTransition
+from fleet_smi.fleet.via import Via
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.verdict.hysteresis import Standing
 

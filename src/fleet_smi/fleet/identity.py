@@ -5,6 +5,8 @@ Pure: the caller passes the time, by the hub's own clock.
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from fleet_smi.errors import Refused
 from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.machines import (
@@ -17,8 +19,12 @@ from fleet_smi.fleet.machines import (
     evidence_of,
     suffixed_id,
 )
-from fleet_smi.fleet.node_state import Via
+from fleet_smi.fleet.node_state import NodeCheckpoint
+from fleet_smi.fleet.via import Via
+from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.verdict.judge import silence_timeout
+from fleet_smi.model.verdict.thresholds import Thresholds
 
 # Diskless machines of one image may be hundreds; a node that invents boots must not fill memory.
 _MAX_MACHINES = 1_000
@@ -48,6 +54,28 @@ class NodeIdentities:
     def set_routes(self, targets: Iterable[Via], open_sources: Iterable[str]) -> None:
         """Set the routes of this hub: its targets, and the sources that have no list of them."""
         self._routes = frozenset(targets), frozenset(open_sources)
+
+    def identify(
+        self,
+        snapshot: Snapshot,
+        at: float,
+        via: Via,
+        thresholds: Thresholds,
+        *,
+        origin: IdOrigin = "report",
+        round: int | None = None,
+    ) -> tuple[Snapshot, Via]:
+        """Return a snapshot and its route under the id of its own node; raise `Refused`.
+
+        To be called before a fleet applies it, for what comes from another machine. `round`
+        numbers the polls of a command without a hub.
+        """
+        timeout = silence_timeout(snapshot.interval_seconds, thresholds)
+        node_id = self.resolve(snapshot, at, via, timeout, origin=origin, round=round)
+        if node_id == snapshot.node_id:
+            return snapshot, via
+        own_via = Via(via.source, node_id) if via.target == snapshot.node_id else via
+        return with_node_id(snapshot, node_id), own_via
 
     def resolve(
         self,
@@ -108,26 +136,37 @@ class NodeIdentities:
         # Not those of clones: one that lost its credential is to get its own id again.
         return suffixed_id(node_id, evidence, [each.evidence for each in machines[:1]], {node_id})
 
+    def joining_id(
+        self, node_id: str, boot_id: str | None, name: str, address: str, now: float
+    ) -> str:
+        """Return the id for a node that joins: one of its own, if it is a clone of another."""
+        if boot_id is None or not self.is_another_machine(node_id, boot_id, now):
+            return node_id
+        return self.clone_id(node_id, boot_id, name, address)
+
     def add_clone(self, node_id: str, reported_id: str) -> None:
         """Note that a node reports another id than its own: its credential tells it apart."""
         if node_id not in self._reported_ids and node_id != reported_id:
             self._reported_ids[node_id] = reported_id
 
-    def restore(
-        self,
-        node_id: str,
-        snapshot: Snapshot,
-        at: float,
-        *,
-        via: Via,
-        timeout: float | None,
-        owner: Via | None,
-        reported_id: str | None,
-    ) -> None:
+    def annotate(self, checkpoint: NodeCheckpoint) -> NodeCheckpoint:
+        """Return the checkpoint of a node with what tells it apart, where that is not usual."""
+        node_id = checkpoint.node_id
+        machine, reported_id = self._machine(node_id), self._reported_ids.get(node_id, node_id)
+        owner = None if machine is None else machine.owner
+        if owner in (None, checkpoint.via) and reported_id == node_id:
+            return checkpoint
+        return replace(checkpoint, owner=owner, reported_id=reported_id)
+
+    def restore(self, checkpoint: NodeCheckpoint, thresholds: Thresholds) -> None:
         """Restore the machine of a node from its checkpoint."""
-        machine = Machine(node_id, evidence_of(snapshot, at, via), timeout)
-        machine.owner = owner
-        self._add(reported_id or node_id, machine)
+        snapshot, via = checkpoint.snapshot, checkpoint.via
+        if via is not None:
+            timeout = silence_timeout(snapshot.interval_seconds, thresholds)
+            evidence = evidence_of(snapshot, checkpoint.at, via)
+            machine = Machine(checkpoint.node_id, evidence, timeout)
+            machine.owner = checkpoint.owner or via
+            self._add(checkpoint.reported_id or checkpoint.node_id, machine)
 
     def forget(self, node_id: str) -> None:
         """Forget the machine of a node that is removed."""
@@ -145,15 +184,6 @@ class NodeIdentities:
             for machine in machines:
                 if machine.owner == via:
                     machine.owner = None
-
-    def owner(self, node_id: str) -> Via | None:
-        """Return the route that the id of a node first came by."""
-        machine = self._machine(node_id)
-        return None if machine is None else machine.owner
-
-    def reported_id(self, node_id: str) -> str:
-        """Return the id that a node reports: not its own, where another machine has that."""
-        return self._reported_ids.get(node_id, node_id)
 
     def twins(self, node_id: str) -> Sequence[str]:
         """Return the ids of the other nodes that report the same id as this one."""

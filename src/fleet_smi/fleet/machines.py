@@ -12,7 +12,7 @@ from re import compile as compile_pattern
 
 from msgspec import Struct
 
-from fleet_smi.fleet.node_state import Via
+from fleet_smi.fleet.via import Via
 from fleet_smi.model.snapshot import Snapshot
 
 # Times of two reports are compared with this margin: some transports measure in whole seconds.

@@ -1,6 +1,5 @@
 """The state of one node: its latest snapshot, judged, and the checkpoint that outlives the hub."""
 
-from collections.abc import Sequence
 from math import inf
 from operator import attrgetter
 
@@ -8,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.fleet.inventory import Inventory, gpus_with_missing
+from fleet_smi.fleet.via import Via, find_ssh_host
 from fleet_smi.model.fleet import NodeView, State, Verdict
 from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.sequences import SequenceTracker
@@ -23,16 +23,8 @@ _by_index = attrgetter("index", "uuid")
 # A node's clock that is ahead of the hub's by more than this is wrong, not just imprecise.
 _CLOCK_AHEAD_SECONDS = 60.0
 _SKEW_WARNING_SECONDS = 60.0
-_MAX_NAMED = 3
 # These transports fetch only the latest report: gaps in the numbers are no loss there.
 _LATEST_ONLY = ("pull", "files")
-
-
-class Via(Struct, frozen=True, gc=False):
-    """A route to a node: the source, and what that source calls the node."""
-
-    source: str
-    target: str
 
 
 class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
@@ -126,24 +118,9 @@ class NodeState:
         return self.node_id if self.via is None else self.via.target
 
     @property
-    def described(self) -> str:
-        """Its name with an address: machines that share an id may share a name, too."""
-        addresses = () if self.snapshot is None else self.snapshot.host.addresses
-        return f"{self.name} ({addresses[0] if addresses else self.node_id})"
-
-    @property
     def ssh_host(self) -> str | None:
         """Where ssh reaches it: the ssh target, else an address or the name that it reports."""
-        targets = [via.target for via in self.vias if via.source == "ssh"]
-        if targets:
-            # The user is that of the hub, not of the person who asks.
-            return min(targets).rpartition("@")[2]
-        if self.snapshot is None:
-            return None
-        addresses = self.snapshot.host.addresses
-        # The hub may reach more networks than people do; IPv4 is what most can.
-        numeric = next((each for each in addresses if ":" not in each), None)
-        return numeric or next(iter(addresses), None) or self.snapshot.name
+        return find_ssh_host(self.vias, self.snapshot)
 
     @property
     def failure_message(self) -> str | None:
@@ -320,19 +297,6 @@ def _changes(
     if len(before) != len(after):
         occupancy_changed += before.keys() - after.keys()
     return tuple(transitions), tuple(occupancy_changed)
-
-
-def shared_id_message(others: Sequence[NodeState], trouble: str | None) -> str:
-    """Return the warning on a node whose id other machines report too, with what to do."""
-    named = [other.described for other in others[:_MAX_NAMED]]
-    more = len(others) - len(named)
-    names = ", ".join(named) + (f" and {more} more" if more else "")
-    message = (
-        f"has the same machine-id as {names}: one is a clone of the other. On one of them run "
-        "`rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup`, restart its "
-        "agent, and remove its old entry with `fleet-smi nodes remove`"
-    )
-    return message if trouble is None else f"{message}; {trouble}"
 
 
 def restore_node(checkpoint: NodeCheckpoint, thresholds: Thresholds) -> NodeState:

@@ -160,7 +160,9 @@ class PolledFleet:
             at, origin = now - delivery.age_seconds, delivery.id_origin
             round = None if self._is_polling else self._round
             try:
-                snapshot, via = self._fleet.identify(snapshot, at, via, origin=origin, round=round)
+                snapshot, via = self._fleet.identities.identify(
+                    snapshot, at, via, self.thresholds, origin=origin, round=round
+                )
             except DeliveryError as refusal:
                 self._fleet.record_failure(via, refusal.message, now)
             else:

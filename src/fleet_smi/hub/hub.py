@@ -119,7 +119,9 @@ class Hub:
             # The hub's clock and the age of the report: clocks of nodes may be wrong.
             at, origin = now - delivery.age_seconds, delivery.id_origin
             try:
-                snapshot, own_via = self.fleet.identify(result, at, via, origin=origin)
+                snapshot, own_via = self.fleet.identities.identify(
+                    result, at, via, self.fleet.thresholds, origin=origin
+                )
                 self.reports_received += 1
                 self._apply(snapshot, at, own_via)
             except DeliveryError as refusal:

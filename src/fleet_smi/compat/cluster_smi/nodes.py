@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.compat.cluster_smi.codec import NodeMessage, to_snapshot
-from fleet_smi.compat.cluster_smi.shared_names import NamedMachines, MessageOrigin
+from fleet_smi.compat.cluster_smi.shared_names import MessageOrigin, NamedMachines
 from fleet_smi.errors import Refused
 from fleet_smi.model.snapshot import CollectorRun, Snapshot
 

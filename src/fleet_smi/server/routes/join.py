@@ -35,7 +35,7 @@ async def join(context: RequestContext) -> Response:
     request: JoinRequest = context.body
     headers, access = context.request.scope["headers"], context.services.access
     address = access.client_address(headers, context.peer)
-    node_id = context.hub.fleet.joining_id(
+    node_id = context.hub.fleet.identities.joining_id(
         request.node_id, request.boot_id, request.name, address, context.hub.clock()
     )
     try:

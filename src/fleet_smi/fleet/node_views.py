@@ -1,0 +1,90 @@
+"""Views of nodes, with the warnings that a node does not know of: faults of the hub, shared ids."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from fleet_smi.fleet.identity import NodeIdentities
+from fleet_smi.fleet.node_faults import NodeFaults
+from fleet_smi.fleet.node_state import NodeState
+from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.verdict.thresholds import Thresholds
+from fleet_smi.model.views import NodeParts, build_node_view
+
+_MAX_NAMED = 3
+
+
+class NodeViews:
+    """Builds the views of the nodes of one fleet; a node that cannot be shown hides no other."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeState],
+        identities: NodeIdentities,
+        faults: NodeFaults,
+        thresholds: Thresholds,
+    ) -> None:
+        self._nodes = nodes
+        self._identities = identities
+        self._faults = faults
+        self._thresholds = thresholds
+
+    def parts(self, node: NodeState, now: float, delay_seconds: float) -> NodeParts:
+        """Return a node in parts."""
+        try:
+            parts = self._with_twins(node.parts(now, self._thresholds, delay_seconds), now)
+        except Exception as error:  # noqa: BLE001  # one node must not hide the others
+            self._faults.record("view", node.node_id, error)
+            parts = NodeParts(node=node.bare_view())
+        if not self._faults:
+            return parts
+        return replace(parts, node=self._with_faults(parts.node))
+
+    def view(self, node: NodeState, now: float, delay_seconds: float) -> NodeView:
+        """Return the view of a node."""
+        try:
+            parts = node.parts(now, self._thresholds, delay_seconds)
+            view = build_node_view(self._with_twins(parts, now))
+        except Exception as error:  # noqa: BLE001  # one node must not hide the others
+            self._faults.record("view", node.node_id, error)
+            view = node.bare_view()
+        else:
+            if self._faults:
+                self._faults.clear("view", node.node_id)
+        return self._with_faults(view) if self._faults else view
+
+    def _with_faults(self, view: NodeView) -> NodeView:
+        """Return the view with faults of the hub among the troubles of the node."""
+        texts = view.trouble, self._faults.message(view.node_id)
+        return replace(view, trouble="; ".join(filter(None, texts)) or None)
+
+    def _with_twins(self, parts: NodeParts, now: float) -> NodeParts:
+        """Return the parts with a warning where another machine reports the same id now."""
+        twins = self._identities.twins(parts.node.node_id)
+        others = [self._nodes[other] for other in twins if other in self._nodes]
+        return _with_shared_id_warning(parts, others, now, self._thresholds) if others else parts
+
+
+def _with_shared_id_warning(
+    parts: NodeParts, others: Sequence[NodeState], now: float, thresholds: Thresholds
+) -> NodeParts:
+    """Return the parts with a warning if other machines report the same id now, and a remedy."""
+    running = [other for other in others if now <= other.silent_at(thresholds)]
+    if not running or parts.node.silent:
+        return parts
+    named = [_describe(other) for other in running[:_MAX_NAMED]]
+    more = len(running) - len(named)
+    names = ", ".join(named) + (f" and {more} more" if more else "")
+    message = (
+        f"has the same machine-id as {names}: one is a clone of the other. On one of them run "
+        "`rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup`, restart its "
+        "agent, and remove its old entry with `fleet-smi nodes remove`"
+    )
+    trouble = "; ".join(filter(None, (message, parts.node.trouble)))
+    return replace(parts, node=replace(parts.node, trouble=trouble))
+
+
+def _describe(node: NodeState) -> str:
+    """Return its name with an address: machines that share an id may share a name, too."""
+    addresses = () if node.snapshot is None else node.snapshot.host.addresses
+    return f"{node.name} ({addresses[0] if addresses else node.node_id})"

@@ -1,0 +1,28 @@
+"""Routes to nodes, and where ssh reaches a node by what is known of them."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from fleet_smi.model.snapshot import Snapshot
+
+
+class Via(Struct, frozen=True, gc=False):
+    """A route to a node: the source, and what that source calls the node."""
+
+    source: str
+    target: str
+
+
+def find_ssh_host(vias: Iterable[Via], snapshot: Snapshot | None) -> str | None:
+    """Return where ssh reaches a node: the ssh target, else a reported address or name."""
+    targets = [via.target for via in vias if via.source == "ssh"]
+    if targets:
+        # The user is that of the hub, not of the person who asks.
+        return min(targets).rpartition("@")[2]
+    if snapshot is None:
+        return None
+    addresses = snapshot.host.addresses
+    # IPv4 first: it is what most people can reach.
+    numeric = next((each for each in addresses if ":" not in each), None)
+    return numeric or next(iter(addresses), None) or snapshot.name
