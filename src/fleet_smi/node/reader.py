@@ -18,7 +18,7 @@ child process (`reader_process.py`) or, at first in an agent, a thread (`thread_
 import time
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from fleet_smi.errors import (
     CollectError,
@@ -28,7 +28,17 @@ from fleet_smi.errors import (
     ReadFailed,
     StillReading,
 )
+from fleet_smi.node.reader_types import (
+    Deadlines,
+    ReaderWorker,
+    ReadResult,
+    SlowRead,
+    SubjectBackoff,
+    WaitListener,
+)
 from fleet_smi.node.reader_worker import RawResults, ReadRequest
+
+__all__ = ["Deadlines", "ReadResult", "Reader", "ReaderWorker"]
 
 _ERRORS: dict[str, type[CollectError]] = {
     kind.__name__: kind for kind in (NotPresent, ReadFailed, DriverMismatch, NotAnswering)
@@ -43,73 +53,6 @@ _MAX_SLOW_SECONDS = 30.0
 _SLICE_SECONDS = 0.5
 _POLL_SECONDS = 0.005
 _TELL_AFTER_SECONDS = 1.0
-
-
-class Deadlines(NamedTuple):
-    """How long a worker may make no progress before its subject counts as hung.
-
-    `initialisation` is for a driver that is being initialised, which takes 30 s and more on a
-    machine with many GPUs and without persistence mode.
-    """
-
-    call: float = 10.0
-    initialisation: float = 60.0
-
-
-class ReadResult(NamedTuple):
-    """The value that a binding returned, or its error, and the seconds that it took."""
-
-    value: Any
-    error: CollectError | None
-    seconds: float
-
-
-class SlowRead(NamedTuple):
-    """A worker that is still at work on a subject, and since when, by the clock of the machine.
-
-    `progress_at`, its last sign of progress, is by the monotonic clock.
-    """
-
-    worker: "ReaderWorker"
-    requests: list[ReadRequest]
-    since: float
-    progress_at: float
-
-
-class SubjectBackoff(NamedTuple):
-    """A subject that hung: since when, and the worker in it that could not be killed."""
-
-    since: float
-    stuck_worker: "ReaderWorker | None"
-
-
-class ReaderWorker(Protocol):
-    """Runs bindings for a `Reader`; it may be slow, hang or die."""
-
-    def send(self, requests: Sequence[ReadRequest]) -> None:
-        """Send requests, without waiting."""
-
-    def receive(self, deadline: float) -> RawResults:
-        """Return the next results; raise `TimeoutError` at the deadline, `EOFError` if it ended.
-
-        After a `TimeoutError` the same results can be waited for again.
-        """
-
-    def read_progress(self) -> list[tuple[str, Any]]:
-        """Return the progress messages since the last call."""
-
-    def has_exited(self) -> bool:
-        """Whether it is gone, so that its subject can be read again."""
-
-    def detach(self) -> None:
-        """Release it; it exits by itself when it has no other user."""
-
-    def terminate(self) -> bool:
-        """Stop it as far as possible; return whether it is gone."""
-
-
-WaitListener = Callable[[str | None, float], None]
-"""Receives what is waited for and the seconds so far; `None` when the waiting is over."""
 
 
 class Reader:
