@@ -119,9 +119,13 @@ def test_all_states_are_listed_in_order(name: str) -> None:
 def test_the_thresholds_are_those_of_the_code() -> None:
     thresholds = DEFAULT_THRESHOLDS
     share, size = 100 * thresholds.free_memory_fraction, thresholds.free_memory_bytes // GIB
+    display_share = 100 * thresholds.display_memory_fraction
+    display_size = thresholds.display_memory_bytes // GIB
     assert [row[1] for row in table_rows(VERDICT_PAGE, "what")] == [
         f"the lesser of {share:g} % and {size} GiB",
         f"under {thresholds.idle_percent:g} %",
+        f"under {thresholds.noise_percent:g} %",
+        f"the lesser of {display_share:g} % and {display_size} GiB",
         f"{thresholds.idle_window_seconds / 60:g} min",
         f"under {100 * thresholds.idle_power_fraction:g} % of the limit",
         f"under {thresholds.display_percent:g} %",

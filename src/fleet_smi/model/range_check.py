@@ -24,6 +24,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "started_at": (0, 2**33),
     "cpu_percent": (0, 1_000_000),  # of one core: 10,000 cores
     "host_memory_bytes": (0, 2**50),
+    "more_processes": (0, 2**31),
 }
 """The smallest and largest possible value of each numeric field, by its name."""
 

@@ -31,7 +31,6 @@ FIELD_RANGES: dict[str, tuple[float, float]] = RANGES | {
     "load_15_minutes": _LOAD,
     "seconds": (0, 86_400),
     "version": (0, 65_535),
-    "more_processes": (0, 2**31),
 }
 MAX_TEXT_LENGTH = 128
 MAX_LENGTH_BY_FIELD: dict[str, int] = {
