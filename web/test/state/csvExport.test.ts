@@ -11,7 +11,7 @@ function strip(index: number, runs: StripRun[], fields: Partial<Strip["gpu"]> = 
 }
 
 it("the CSV of strips has one row per run, and no cell is a formula", () => {
-  const text = stripsCsv({ start: 0, end: 100, columns: 1, rows: [strip(0, [run(0, 60, { user: "=cmd" })])] });
+  const text = stripsCsv({ start: 0, end: 100, history_begins: null, columns: 1, rows: [strip(0, [run(0, 60, { user: "=cmd" })])] });
   expect(text.split("\r\n")[1]).toBe("gpu01,0,GPU-0,1970-01-01T00:00:00.000Z,1970-01-01T00:01:00.000Z,busy,'=cmd,0,90");
 });
 

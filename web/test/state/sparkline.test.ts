@@ -10,7 +10,7 @@ function hour(busy: Reading[], runs: StripRun[] = []): NodeRecords {
   return {
     span,
     series: { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-a": { busy_percent: { minimum: [], mean: busy, maximum: [] } } } },
-    strips: { ...span, columns: 240, rows: [{ gpu, runs }] },
+    strips: { ...span, history_begins: null, columns: 240, rows: [{ gpu, runs }] },
   };
 }
 
