@@ -35,9 +35,10 @@ _JITTER = 0.01
 
 
 class DelayedWriter:
-    """Holds back the last batch, which is lost when the hub is killed."""
+    """Holds back the last batch, which is lost when the hub is killed, until it is `released`."""
 
     is_behind = is_full = is_failing = False
+    released = False
 
     def __init__(self, writer: HistoryWriter) -> None:
         self._writer = writer
@@ -45,6 +46,8 @@ class DelayedWriter:
 
     def put(self, batch: WriteBatch) -> int:
         self.flush()
+        if self.released:
+            return self._writer.put(batch)
         self._last = batch
         return self._writer.last_queued + 1
 
@@ -141,6 +144,7 @@ class RestartingHub:
     def query_service(self) -> HistoryService:
         """Return the query service, once everything is written."""
         self._keeper.flush()
+        self._keeper.released = True  # a query waits until its sums are written
         self._wait()
         return HistoryService(
             self._history, self._store, self._writer, self._keep, clock=lambda: self.now
