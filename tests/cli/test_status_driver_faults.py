@@ -104,6 +104,7 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
         "mig_mode": False,
         "asleep": False,
         "instances": [],
+        "more_processes": 0,
         "processes_hidden": False,
         "reported_by": None,
         "fault": None,

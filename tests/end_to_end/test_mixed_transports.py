@@ -66,8 +66,9 @@ def test_nodes_of_all_transports_are_in_one_table_with_their_limits(hub: Loopbac
         assert name in table
         assert " ".join(found[name].limits[0].split()[:3]) in table
     assert states(found["own"]) == {"free"}
-    # Without memory nobody can say that a GPU is free.
-    assert states(found["old-nvgpu"]) == {"unknown"}
+    # nvgpu never reports memory: it is judged by processes and load, and the reason says so.
+    assert states(found["old-nvgpu"]) == {"free"}
+    assert all("as reported by nvgpu" in gpu.verdict.reason for gpu in found["old-nvgpu"].gpus)
 
 
 def states(node: NodeView) -> set[str]:
