@@ -38,7 +38,7 @@ def test_a_healthy_machine_passes(simulated: Simulated) -> None:
         # Of these two only the first confines an error to the process that met it.
         (Scenario(gpus=[SimGpu(ecc_uncorrected_volatile=2)]), "gpu.memory", "WARN"),
         (
-            Scenario(gpus=[SimGpu(architecture="volta", ecc_uncorrected_volatile=2)]),
+            Scenario(gpus=[SimGpu(remapped_corrected=None, ecc_uncorrected_volatile=2)]),
             "gpu.memory",
             "FAIL",
         ),
