@@ -9,7 +9,17 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Dialect, Select, TextClause, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Float,
+    Select,
+    TextClause,
+    case,
+    func,
+    select,
+)
 
 RowValues = dict[str, Any]
 _JSON_VERSION = (3, 38)  # from which on its JSON functions are always built in
@@ -41,13 +51,20 @@ def fetch_all(connection: Connection, query: Select[Any]) -> list[list[Any]]:
 
     From SQLite as one JSON text: its driver releases the interpreter lock for every single row,
     and waits up to 5 ms to get it back from a busy event loop. Thousands of rows take seconds.
-    Numbers have 15 digits then, which are 10 µs of a time.
     """
     if connection.dialect.name != "sqlite" or sqlite3.sqlite_version_info < _JSON_VERSION:
         return [list(row) for row in connection.execute(query)]
     rows = query.subquery()
-    array = select(func.json_group_array(func.json_array(*rows.c))).select_from(rows)
+    row = func.json_array(*map(_exact, rows.c))
+    array = select(func.json_group_array(row)).select_from(rows)
     return _decode_rows(connection.scalar(array) or "[]")
+
+
+def _exact(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """With all digits: SQLite writes 15 into JSON, and a time would not equal its live one."""
+    if not isinstance(column.type, Float):
+        return column
+    return case((column.is_(None), None), else_=func.json(func.printf("%!.17g", column)))
 
 
 @lru_cache(maxsize=128)
