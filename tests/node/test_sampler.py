@@ -99,6 +99,14 @@ def test_process_details_are_joined_to_pids() -> None:
     assert [(one.user, one.gpu_memory_bytes) for one in gpu.processes or ()] == [("alice", GIB)]
 
 
+def test_what_one_part_knows_of_the_host_is_not_erased_by_another() -> None:
+    addresses = [("eth0", "192.0.2.7")]
+    reader = ScriptedReader(network=addresses, host=HOST, nvidia=nvidia(device(7)))
+    host = Sampler(reader).sample().host
+    assert (host.addresses, host.interfaces) == (("192.0.2.7",), {"192.0.2.7": "eth0"})
+    assert (host.kernel, host.driver_version) == ("6", "590.48.01")
+
+
 def test_a_pid_that_is_gone_or_reused_is_hidden_without_an_owner() -> None:
     reader = ScriptedReader(nvidia=nvidia(device(7)), processes={7: None})
     (gpu,) = Sampler(reader).sample().gpus

@@ -241,9 +241,8 @@ def _gpus_before_hang(error: NotAnswering) -> tuple[Gpu, ...]:
 
 
 def _merge_hosts(hosts: Iterable[Host]) -> Host:
-    fields: dict[str, Any] = {}
+    unread, fields = asdict(Host()), dict[str, Any]()
     for host in hosts:
         # A part that does not know a field must not erase what another part has read.
-        known = {key: value for key, value in asdict(host).items() if value not in (None, ())}
-        fields.update(known)
+        fields.update({key: value for key, value in asdict(host).items() if value != unread[key]})
     return Host(**fields)
