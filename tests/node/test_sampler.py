@@ -101,7 +101,10 @@ def test_process_details_are_joined_to_pids() -> None:
 
 def test_what_one_part_knows_of_the_host_is_not_erased_by_another() -> None:
     addresses = [("eth0", "192.0.2.7")]
-    reader = ScriptedReader(network=addresses, host=HOST, nvidia=nvidia(device(7)))
+    people = {7: facts(time.time() - 60)}
+    reader = ScriptedReader(
+        network=addresses, host=HOST, nvidia=nvidia(device(7)), processes=people
+    )
     host = Sampler(reader).sample().host
     assert (host.addresses, host.interfaces) == (("192.0.2.7",), {"192.0.2.7": "eth0"})
     assert (host.kernel, host.driver_version) == ("6", "590.48.01")
