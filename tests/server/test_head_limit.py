@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.server.head_limit import MAX_HEAD_BYTES
+from fleet_smi.server.head_limit import MAX_HEAD_BYTES, MAX_PIPELINED
 from tests.server.threaded_hub import REPORTS_PATH, ThreadedHub
 
 START = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -86,3 +86,19 @@ def test_a_body_is_not_counted_as_head(hub: ThreadedHub, line: socket.socket) ->
         assert b"undecodable" in received
     line.sendall(START + b"\r\n")
     assert receive_until(line, b'"ok"}').startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_a_client_that_pipelines_without_end_is_disconnected(
+    line: socket.socket, method: bytes
+) -> None:
+    request = b"%b %b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+    request %= method, REPORTS_PATH.encode()
+    assert send_until_closed(line, b"", request * 64) < MANY_BYTES
+
+
+def test_a_few_pipelined_requests_are_answered(line: socket.socket) -> None:
+    line.sendall((START + b"\r\n") * MAX_PIPELINED)
+    received = b""
+    while received.count(b"HTTP/1.1 200") < MAX_PIPELINED:
+        received += line.recv(65536) or pytest.fail("closed too early")

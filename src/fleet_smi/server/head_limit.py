@@ -10,13 +10,16 @@ from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.timeouts import TimeoutProtocol
 
 MAX_HEAD_BYTES = 64 << 10
+MAX_PIPELINED = 8
+"""Requests that a client may send ahead of their responses. No client of the hub does; without a
+limit one connection fills the memory with them, or keeps the event loop from all others."""
 _TOO_LARGE = HttpError(
     431, "head_too_large", f"the request line and headers exceed {MAX_HEAD_BYTES >> 10} KiB"
 )
 
 
 class HeadLimitProtocol(TimeoutProtocol):
-    """uvicorn's HTTP protocol with a limit on all that precedes the body of a request.
+    """uvicorn's HTTP protocol with limits on what precedes the body of a request.
 
     Also counted are line breaks between requests, which the parser skips without a callback.
     """
@@ -24,9 +27,11 @@ class HeadLimitProtocol(TimeoutProtocol):
     _in_head = True
     _head_bytes = 0
     _has_boundary = False
+    _requests_received = 0
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, in parts that cannot exceed the limit."""
+        self._requests_received = 0
         if len(data) <= MAX_HEAD_BYTES - self._head_bytes:
             self._parse(data)
             return
@@ -34,6 +39,12 @@ class HeadLimitProtocol(TimeoutProtocol):
             size = MAX_HEAD_BYTES - (self._head_bytes if self._in_head else 0)
             part, data = data[:size], data[size:]
             self._parse(part)
+
+    def count_request(self) -> None:
+        """Count a request that begins; too many at once are an error of the parser's callback."""
+        self._requests_received += 1
+        if max(self._requests_received, len(self.pipeline)) > MAX_PIPELINED:
+            raise ValueError("too many pipelined requests")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header; those after a chunked body (trailers) are discarded."""

@@ -67,6 +67,7 @@ class ReportProtocol(HeadLimitProtocol):
 
     def on_message_begin(self) -> None:
         """Start a request; the ASGI scope is built later, and only if the app is called."""
+        self.count_request()
         self.url, self.headers, self.expect_100_continue = b"", [], False
         if self._handling is not None:
             # Pipelined behind a large report: its answer would overtake that one's.
