@@ -228,6 +228,18 @@ def test_a_clone_by_another_route_is_listed_beside_the_node_with_the_credential(
     }
 
 
+def test_nobody_takes_the_id_of_a_clone_with_a_credential_by_its_name() -> None:
+    credentials = {ID, f"{ID}@gpu02"}
+    fleet = FleetState(identities=NodeIdentities(has_credential=credentials.__contains__))
+    node, forger = Sender("gpu01"), Sender("gpu02")
+    send(fleet, node, NOON)
+    send(fleet, forger, NOON + 1)
+    send(fleet, node, NOON + 2)
+    ids = {each.node_id for each in fleet.view(NOON + 2).nodes}
+    assert len(ids) == 2
+    assert f"{ID}@gpu02" not in ids
+
+
 def test_a_route_that_is_gone_owns_nothing() -> None:
     fleet, node = FleetState(), Sender("gpu01", SSH, origin="report")
     send(fleet, node, NOON)

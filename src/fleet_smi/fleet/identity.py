@@ -271,6 +271,10 @@ class NodeIdentities:
         taken = {node_id, *(each.node_id for each in machines)}
         others = [each.evidence for each in machines if each.evidence is not evidence]
         own_id = suffixed_id(node_id, evidence, others, taken)
+        # A clone that joined by itself has such an id: nobody else reports under it.
+        while self._has_credential(own_id):
+            taken.add(own_id)
+            own_id = suffixed_id(node_id, evidence, others, taken)
         machine = Machine(own_id, evidence, timeout)
         machine.owner = evidence.via
         self._add(node_id, machine)
