@@ -153,6 +153,8 @@ def test_a_machine_that_is_rebooted_with_another_gpu_stays_one(lab: Lab) -> None
 
     def restart(agent: FleetSmiProcess) -> FleetSmiProcess:
         agent.terminate()
+        # No machine is up again within three intervals; this one's clock of the boot goes on.
+        wait_until(lambda: "gpu01" not in hub.reporting())
         machine.reboot()
         return machine.start_agent(*flags)
 
