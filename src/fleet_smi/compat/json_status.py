@@ -17,6 +17,7 @@ from fleet_smi.model.merge import with_node_scoped_uuid
 from fleet_smi.model.range_check import check_fields, check_range, check_temperature
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
+from fleet_smi.model.stream_payload_builder import unique_processes
 from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.error_text import describe_error
 from fleet_smi.wire.limits import MAX_ITEMS, MAX_TEXT_LENGTH
@@ -147,15 +148,12 @@ def program_name(command: str | None) -> str | None:
 
 
 def compute_processes(gpu: Gpu) -> list[Process] | None:
-    """List the compute processes of a GPU and its MIG instances; `None` if none can be read."""
-    lists = [gpu.processes, *[instance.processes for instance in gpu.instances]]
+    """List the compute processes of a GPU and its instances, each once; `None` if unreadable."""
     # One unreadable list hides nothing: processes that were seen are still in use.
-    readable = [processes for processes in lists if processes is not None]
-    if not readable:
+    processes = unique_processes(gpu)
+    if processes is None:
         return None
-    return [
-        process for processes in readable for process in processes if process.kind != "graphics"
-    ]
+    return [process for process in processes if process.kind != "graphics"]
 
 
 def round_or_none(value: float | None) -> int | None:

@@ -18,6 +18,7 @@ from fleet_smi.compat.cluster_smi.codec import (
     node_id_from_name,
     to_snapshot,
 )
+from fleet_smi.compat.json_status import compute_processes
 from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Fault, Gpu, Process, Snapshot
@@ -150,6 +151,11 @@ def test_processes_of_instances_are_those_of_their_card_and_displays_are_left_ou
     )
     (device,) = raw(encode_node(snapshot(sliced)))["Devices"]
     assert [one["Pid"] for one in device["Processes"]] == [2]
+    # The driver lists it for the card, too; every format of an older tool has it once.
+    both = gpu(processes=(process(2),), instances=(instance(processes=(process(2),)),))
+    (device,) = raw(encode_node(snapshot(both)))["Devices"]
+    assert [one["Pid"] for one in device["Processes"]] == [2]
+    assert [one.pid for one in compute_processes(both) or ()] == [2]
 
 
 def test_a_silent_node_keeps_the_time_of_its_last_report() -> None:

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
-from fleet_smi.model.merge import all_processes
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
+from fleet_smi.model.stream_payload_builder import unique_processes
 
 UNKNOWN_USER = "unknown"
 UNKNOWN_TOTAL_BYTES = 1
@@ -126,7 +126,7 @@ def _devices(gpus: Sequence[Gpu], taken_at: float | None) -> list[_Device] | Non
 
 
 def _device(gpu: Gpu, taken_at: float | None) -> _Device:
-    celsius, processes = gpu.temperature_celsius, _processes(all_processes(gpu), taken_at)
+    celsius, processes = gpu.temperature_celsius, _processes(unique_processes(gpu) or (), taken_at)
     return _Device(
         id=gpu.index,
         name=(gpu.name or "GPU") + _note(gpu, is_used=bool(processes)),
