@@ -242,11 +242,12 @@ class LiveTable:
     def press(self, keys: bytes) -> None:
         os.write(self._ours, keys)
 
-    def wait_for(self, pattern: str) -> re.Match[str]:
-        """Wait until the latest picture shows this, and return the match."""
+    def wait_for(self, pattern: str, *, whole: bool = False) -> re.Match[str]:
+        """Wait until the latest picture, or the `whole` output, shows this; return the match."""
         ends = time.monotonic() + 60
         while True:
-            picture = self._written.decode(errors="replace").rpartition("\x1b[H")[2]
+            written = self._written.decode(errors="replace")
+            picture = written if whole else written.rpartition("\x1b[H")[2]
             if match := re.search(pattern, picture):
                 return match
             assert time.monotonic() < ends, f"{pattern} is not in {picture!r}"
@@ -304,14 +305,12 @@ def test_a_live_table_gives_the_terminal_back_while_it_is_suspended(
     require_program("setsid")
     env = simulated(Scenario(gpus=[SimGpu()] * 12))
     # Only a shell with job control can continue it.
-    shell = ("bash", "-m", "-c", '"$@"; echo suspended; read; fg; exit $?', "bash")
+    shell = ("bash", "-m", "-c", '"$@"; echo suspended; fg; exit $?', "bash")
     table = LiveTable(env, rows=5, seconds="3600", shell=shell)
     try:
         table.wait_for(r"lines 1-4 of")
         table.press(b"\x1a")  # Ctrl-Z
-        table.wait_for(r"(?s)\x1b\[\?25h.*suspended")
-        table.press(b"\n")
-        table.wait_for(r"lines 1-4 of [^\n]*$")
+        table.wait_for(r"(?s)\x1b\[\?25h.*suspended.*\x1b\[H.*lines 1-4 of", whole=True)
         table.press(b"jq")
         assert table.running.wait(60) == 0
         assert table.mode() == table.mode_before
