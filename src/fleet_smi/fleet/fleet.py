@@ -47,7 +47,7 @@ class FleetState:
         self.delay_seconds = 0.0
         """How late reports may be because of the hub, by the last tick."""
         self.faults = NodeFaults(self._mark_dirty)
-        """What was set aside of single nodes, because of bugs of the hub."""
+        """The parts of single nodes that are set aside because of bugs of the hub."""
         self._views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
 
     def apply(

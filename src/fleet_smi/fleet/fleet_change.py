@@ -1,4 +1,4 @@
-"""What one snapshot changed in the fleet: the input of the history."""
+"""The change that one snapshot makes to the fleet: the input of the history."""
 
 from collections.abc import Mapping
 

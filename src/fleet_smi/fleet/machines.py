@@ -25,7 +25,7 @@ _MAX_ID_LENGTH = 160
 
 
 class Evidence(Struct, frozen=True, gc=False):
-    """What one report says about its machine; `booted_at` is by the hub's clock.
+    """The identity of a machine as one report shows it; `booted_at` is by the hub's clock.
 
     `round` numbers the polls of a command that runs without a hub: all reports of one round
     were taken at the same time.

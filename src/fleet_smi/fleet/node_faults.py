@@ -1,7 +1,7 @@
 """Faults of the hub itself in what belongs to single nodes: logged once, and shown at the node.
 
 An unexpected exception while one node is handled must not stop the handling of the others. Its
-part is set aside: whoever catches the exception records it here and goes on.
+part is set aside: the caller catches the exception, records it here and goes on.
 """
 
 import logging

@@ -26,7 +26,7 @@ ReadError = Callable[[], str | None]
 
 
 class ProblemReport:
-    """What the hub cannot do now, refreshed every second."""
+    """The current problems of the hub, refreshed every second."""
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
-"""Nodes of one host name: cluster-smi knows a machine by its name only, so that two overwrite
-each other. Here they are told apart by what their messages come from and say. Pure.
+"""De-duplication of host names: two cluster-smi nodes of one name stay two nodes.
+
+cluster-smi identifies a machine by its name only, so that two overwrite each other. Here they are
+distinguished by the origin and the content of their messages. Pure.
 """
 
 from hashlib import blake2s
@@ -26,7 +28,7 @@ class MessageOrigin(NamedTuple):
 
 
 class _Face(NamedTuple):
-    """What two messages of one machine have in common."""
+    """The properties that all messages of one machine share."""
 
     origin: MessageOrigin
     boot_time: int
@@ -115,8 +117,8 @@ class NamedMachines:
             return machine
         other, machine.former, machine.alternations = machine.face, None, 0
         differs = (face.boot_time, face.devices) != (other.boot_time, other.devices)
-        told = f"{face.boot_time}{sorted(face.devices.items())}" if differs else "second"
-        suffix = blake2s(told.encode("utf-8", "replace"), digest_size=4).hexdigest()
+        identity = f"{face.boot_time}{sorted(face.devices.items())}" if differs else "second"
+        suffix = blake2s(identity.encode("utf-8", "replace"), digest_size=4).hexdigest()
         return self._add(name, node_id_from_name(name, suffix), face, now)
 
     def _add(self, name: str, node_id: str, face: _Face, now: float) -> NamedMachine:

@@ -5,7 +5,7 @@ from math import inf
 
 from fleet_smi.fleet.node_faults import NodeFaults
 
-# A node whose recorder failed is recorded anew; its fault is shown for at least this long.
+# A node whose recorder failed gets a new one; its fault is shown for at least this long.
 _SHOWN_SECONDS = 60.0
 
 
