@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from bench.browser import find_chromium
 from bench.peers import NotAvailable
@@ -14,6 +14,9 @@ from fleet_smi.server.page_files import INDEX_FILE, page_files
 from tests.page import accounts, sample_fleet
 from tests.page.page_pool import NewPage, PagePool
 from tests.server.threaded_hub import ThreadedHub
+
+# A busy machine needs longer than the 5 s of the default.
+expect.set_options(timeout=60_000)
 
 
 def _unavailable(reason: str) -> NoReturn:

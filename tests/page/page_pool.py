@@ -67,7 +67,7 @@ class _CheckedPage:
         self._origins: set[str] = set()
         self.problems: list[str] = []
         self.page = self._context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("dialog", self._refuse)
         self.page.on("console", lambda message: self._record(message.type, message.text))

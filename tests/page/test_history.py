@@ -39,6 +39,8 @@ def desk(page_pool: PagePool) -> Iterator[Page]:
 def page(desk: Page, remembered: ThreadedHub) -> Page:
     """The page on the fleet view, whatever the test before left open."""
     desk.goto(f"{remembered.url}/#/")
+    # Another view keeps its state until the fleet has taken its place.
+    expect(desk.get_by_role("gridcell").first).to_be_visible()
     return desk
 
 

@@ -1,6 +1,8 @@
 """A certificate that is renewed while the hub runs."""
 
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,27 @@ def test_a_renewed_certificate_is_presented_without_a_restart(
         renew(files, tmp_path / "second")
         wait_until(lambda: shown(hub) == expected(tmp_path / "second"))
         assert hub.server.fingerprint is None
+
+
+def test_no_handshake_fails_while_certificates_are_renewed(tmp_path: Path, files: TlsFiles) -> None:
+    fingerprints = {expected(tmp_path / "first"), expected(tmp_path / "second")}
+    with start_hub(tmp_path, files) as hub:
+        ended = threading.Event()
+
+        def renew_again_and_again() -> None:
+            while not ended.is_set():
+                for folder in ("second", "first"):
+                    renew(files, tmp_path / folder)
+                    hub.server.reload()
+
+        with ThreadPoolExecutor() as pool:
+            renewals = pool.submit(renew_again_and_again)
+            try:
+                seen = {shown(hub) for _ in range(200)}
+            finally:
+                ended.set()
+            renewals.result()
+    assert seen <= fingerprints
 
 
 def test_half_a_renewal_leaves_the_old_certificate(tmp_path: Path, files: TlsFiles) -> None:

@@ -1,6 +1,7 @@
 """The hub as a server: what it needs to start, what it leaves behind, what survives."""
 
 import os
+import socket
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -55,12 +56,14 @@ def test_two_hubs_cannot_share_a_state_folder(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    with ThreadedHub(tmp_path / "first") as hub:
-        before = held()
+    # Not the port of another hub: that would start threads of its own meanwhile.
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        threads, (_, descriptors) = set(threading.enumerate()), held()
         with pytest.raises(UsageError, match=r"cannot listen on .* in use"):
-            ThreadedHub(tmp_path / "second", hub__listen=hub.url.removeprefix("http://"))
-        assert held() == before
-        assert not (tmp_path / "second" / ADMIN_TOKEN_FILE).exists()
+            ThreadedHub(tmp_path, hub__listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        wait_until(lambda: set(threading.enumerate()) <= threads)
+        wait_until(lambda: held()[1] <= descriptors)
+        assert not (tmp_path / ADMIN_TOKEN_FILE).exists()
 
 
 def test_a_hub_that_nobody_may_view_runs_and_says_what_to_do(tmp_path: Path) -> None:

@@ -22,25 +22,28 @@ class TlsFiles(NamedTuple):
 
 
 class LiveCertificate:
-    """A TLS context whose certificate can be replaced; open connections are not affected."""
+    """A TLS context whose certificate can be replaced; open connections are not affected.
+
+    Every handshake is handed over to the context of the latest certificate. Loading a renewed
+    one into a context in use would fail the handshakes that fall between certificate and key.
+    """
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._failures = FailureLog(logger, "certificate")
         self._stamp = self._read_stamp()
         try:
-            self.context = _load(files)
+            self.context = self._latest = _load(files)
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"the certificate cannot be used: {_reason(error, files)}") from None
+        # OpenSSL calls it in every handshake, whether the client names a server or not.
+        self.context.sni_callback = self._use_latest
 
     def reload(self) -> bool:
         """Read the files again; where they are no pair, the old certificate stays. Blocking."""
         stamp = self._read_stamp()
         try:
-            # Into another context first: half a renewal must not leave a certificate here whose
-            # key is still to come.
-            _load(self._files)
-            self.context.load_cert_chain(self._files.certificate, self._files.key)
+            self._latest = _load(self._files)
         except (OSError, ssl.SSLError) as error:
             reason = _reason(error, self._files)
             self._failures.record_failure(UsageError(f"not renewed, the old one stays: {reason}"))
@@ -59,6 +62,9 @@ class LiveCertificate:
         """Look for a renewed certificate until cancelled."""
         async for _ in ticks(_CHECK_SECONDS):
             await asyncio.to_thread(self.reload_if_changed)
+
+    def _use_latest(self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        connection.context = self._latest
 
     def _read_stamp(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(file) for file in self._files]
