@@ -8,11 +8,23 @@ export interface GpuRequest {
   sameNode: boolean;
 }
 
+const DEBOUNCE_MS = 150;
+const MET_INTERVAL_MS = 10_000;
+const UNMET_INTERVAL_MS = 2_000;
 const VISIBLE_DEVICES = { nvidia: "CUDA_VISIBLE_DEVICES", amd: "HIP_VISIBLE_DEVICES", intel: "ZE_AFFINITY_MASK" };
 
 /** The API path of a request, below /api/v1/. */
 export function requestPath({ count, gibibytes, sameNode }: GpuRequest): string {
   return `free?n=${count}&min_free=${gibibytes}GiB&same_node=${sameNode}&why=false`;
+}
+
+/**
+ * Milliseconds until an offer of this age is requested again. In a large fleet the number of free GPUs changes all the
+ * time, hence the minimum intervals; where nothing is offered, a GPU that became free must not stand beside it for long.
+ */
+export function reloadDelay(age: number, isMet: boolean): number {
+  const interval = isMet ? MET_INTERVAL_MS : UNMET_INTERVAL_MS;
+  return Math.max(DEBOUNCE_MS, interval - age);
 }
 
 /** The candidates grouped by node, the best node first. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Candidate } from "../../src/feed/types";
-import { candidatesByNode, freeSince, gpuNames, requestPath, runCommand, shellQuote, sshCommand, visibleDevices } from "../../src/state/gpuRequest";
+import { candidatesByNode, freeSince, gpuNames, reloadDelay, requestPath, runCommand, shellQuote, sshCommand, visibleDevices } from "../../src/state/gpuRequest";
 
 function candidate(node: string, index: number, more: Partial<Candidate> = {}): Candidate {
   return {
@@ -20,6 +20,13 @@ function candidate(node: string, index: number, more: Partial<Candidate> = {}): 
 
 test("a request becomes an API path", () => {
   expect(requestPath({ count: 2, gibibytes: 40, sameNode: true })).toBe("free?n=2&min_free=40GiB&same_node=true&why=false");
+});
+
+test("a GPU that became free is offered within two seconds, a standing offer changes every ten", () => {
+  expect(reloadDelay(Infinity, true)).toBe(150);
+  expect(reloadDelay(500, false)).toBe(1500);
+  expect(reloadDelay(500, true)).toBe(9500);
+  expect(reloadDelay(60_000, true)).toBe(150);
 });
 
 test("candidates are grouped by node, the best node first", () => {
