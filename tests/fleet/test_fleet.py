@@ -70,6 +70,15 @@ def test_a_change_lists_the_transitions_of_state() -> None:
     assert (turn.uuid, turn.before, turn.after.state) == (taken.uuid, "free", "busy")
 
 
+def test_a_change_lists_the_removed_instance_beside_the_one_that_replaced_it() -> None:
+    before, after = instance(1), instance(2)
+    fleet = fleet_of(snapshot(gpu(mig_mode=True, instances=(before,))))
+    replaced = snapshot(gpu(mig_mode=True, instances=(after,)), taken_at=NOON + 1)
+    change = fleet.apply(replaced, NOON + 1)
+    assert change is not None
+    assert {before.uuid, after.uuid} <= set(change.occupancy_changed)
+
+
 def test_the_first_change_of_a_node_says_so() -> None:
     change = FleetState().apply(snapshot(gpu()), NOON)
     assert change is not None

@@ -95,6 +95,16 @@ def test_a_target_that_is_another_machine_now_leaves_the_old_one_silent() -> Non
     ]
 
 
+def test_a_target_that_is_the_first_machine_again_fails_for_that_one() -> None:
+    fleet = FleetState()
+    for minutes, node_id in enumerate(("first", "second", "first")):
+        at = NOON + minutes * TEN_MINUTES
+        fleet.apply(snapshot(gpu(), node_id=node_id, taken_at=at), at, SSH)
+    fleet.record_failure(SSH, "timed out", NOON + HOUR)
+    troubles = {node.node_id: node.trouble for node in fleet.view(NOON + HOUR).nodes}
+    assert troubles == {"first": "timed out", "second": None}
+
+
 def test_a_removed_target_is_listed_again_when_it_fails_again() -> None:
     fleet = FleetState()
     fleet.add_target(SSH)

@@ -72,7 +72,7 @@ class FleetState:
             node = self._nodes[snapshot.node_id] = NodeState(snapshot.node_id)
         # Before the duplicate check: a report that another route delivered first still proves
         # that this route works.
-        if via is not None and (via != node.via or node.failures):
+        if via is not None and (via != node.via or via not in node.vias or node.failures):
             self._attach_route(node, via)
         run_id = snapshot.run_id
         if run_id is not None:

@@ -294,8 +294,7 @@ def _changes(
             occupancy_changed.append(uuid)
         if state != verdict.state:
             transitions.append(StateTransition(uuid=uuid, before=state, after=verdict))
-    if len(before) != len(after):
-        occupancy_changed += before.keys() - after.keys()
+    occupancy_changed += before.keys() - after.keys()
     return tuple(transitions), tuple(occupancy_changed)
 
 
