@@ -115,6 +115,18 @@ def test_a_limit_that_was_reached_is_reported(
     assert (found["clients"], found["whole"]) == ([], False)
 
 
+def test_a_process_beyond_the_limit_is_found_in_the_next_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = {f"proc/41/fd/{number}": Path("/dev/null") for number in range(5)}
+    root = write_tree(tmp_path, others | drm_client(42, "renderD128"))
+    monkeypatch.setattr(drm_clients, "_MAX_DESCRIPTORS", 5)
+    assert _look(root, at=0.0)["clients"] == []
+    # By then it is known that the first process has no GPU open.
+    found = _look(root, at=1.0)
+    assert ([client["pid"] for client in found["clients"]], found["whole"]) == ([42], True)
+
+
 def test_what_is_not_of_drm_is_ignored(tmp_path: Path) -> None:
     tree = drm_client(41, "renderD128") | {
         "proc/41/fdinfo/5": "pos:\t0\n",

@@ -88,6 +88,8 @@ class _Scan:
             return
         except OSError:  # it ended meanwhile
             return
+        if self.descriptors_left < 0:  # not read: it may have a GPU open
+            return
         # Remembered until the next full scan; one that was refused costs a single call anyway.
         if not opened:
             self._pids_without_gpu.add(pid)
