@@ -144,6 +144,20 @@ def disk_is_busy(life: Life) -> Iterator[None]:
             raw.execute("ROLLBACK")
 
 
+def test_failures_to_save_nodes_stay_counted_when_nodes_are_saved_again(life: Life) -> None:
+    def failures(hub: Hub) -> float:
+        return hub.counts()["memory_failures_total"]
+
+    async def story(hub: Hub, source: ScriptedSource) -> None:
+        with disk_is_busy(life):
+            source.put(received(1))
+            await until(lambda: failures(hub) > 0, 60.0)
+        await until(lambda: hub.receipt(taken(1)).kept == 1, 60.0)
+        assert failures(hub) > 0
+
+    life.live(story)
+
+
 def test_the_durable_sequence_is_per_run_of_the_agent(life: Life) -> None:
     async def story(hub: Hub, source: ScriptedSource) -> None:
         source.put(received(5))

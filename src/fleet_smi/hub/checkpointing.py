@@ -62,9 +62,9 @@ class Checkpointer:
         self._unreadable: set[str] = set()
 
     @property
-    def consecutive_failures(self) -> int:
-        """Failed writes of nodes in a row."""
-        return self._node_store.consecutive_failures
+    def failures_total(self) -> int:
+        """Failed writes of nodes since the start."""
+        return self._node_store.failures_total
 
     def restore(self) -> None:
         """Load the saved nodes into the fleet; one that cannot be restored is listed as that."""

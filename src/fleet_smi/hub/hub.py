@@ -210,7 +210,7 @@ class Hub:
             "reports_total": self.reports_received,
             "delivery_failures_total": self.delivery_failures,
             "listeners": self.stream.subscriber_count,
-            "memory_failures_total": self._checkpointer.consecutive_failures,
+            "memory_failures_total": self._checkpointer.failures_total,
             "faults_total": self.fleet.faults.total,
             **({} if self.history is None else self.history.counts()),
         }

@@ -53,6 +53,8 @@ class NodeStore(Generic[NodeT]):
     ) -> None:
         self.consecutive_failures = 0
         """Failed writes in a row."""
+        self.failures_total = 0
+        """Failed writes since the start."""
         self.last_error: str | None = None
         """Why the last write failed; `None` once it succeeds."""
         self.durable_batch = 0
@@ -171,6 +173,7 @@ class NodeStore(Generic[NodeT]):
 
     def _record_failure(self, error: StateError) -> None:
         self.consecutive_failures += 1
+        self.failures_total += 1
         self.last_error = str(error)
         if self.consecutive_failures == 1:
             logger.warning("nodes cannot be saved, the hub continues without: %s", error)

@@ -216,7 +216,7 @@ HUB_HELP = {
     "reports_total": "Snapshots received.",
     "delivery_failures_total": "Failed deliveries of sources.",
     "listeners": "Subscribers to the stream.",
-    "memory_failures_total": "Consecutive failures to save nodes.",
+    "memory_failures_total": "Failed attempts to save nodes.",
     "history_batches_total": "Batches passed to the history writer.",
     "history_reports_too_late_total": "Reports too old for the history.",
     "faults_total": "Bugs of the hub that were contained to one node or part.",
