@@ -247,9 +247,7 @@ def _loaded(
             if second < end - _WINDOW_SECONDS:
                 keeping.mark_dirty(fleet.take_dirty())
                 keeping.run_slot()
-            while (
-                writer.last_written < writer.last_queued or memory.durable_batch < memory.last_batch
-            ):
+            while writer.pending_batches() or memory.durable_batch < memory.last_batch:
                 time.sleep(0.01)
         written = time.clock_gettime(writes) - began
         if first >= _WARM_SECONDS:

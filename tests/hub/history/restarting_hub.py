@@ -43,21 +43,23 @@ class DelayedWriter:
     def __init__(self, writer: HistoryWriter) -> None:
         self._writer = writer
         self._last: WriteBatch | None = None
+        self._last_queued = 0
 
     def put(self, batch: WriteBatch) -> int:
         self.flush()
-        if self.released:
-            return self._writer.put(batch)
         self._last = batch
-        return self._writer.last_queued + 1
+        if self.released:
+            self.flush()
+            return self._last_queued
+        return self._last_queued + 1
 
     def flush(self) -> None:
         if self._last is not None:
-            self._writer.put(self._last)
+            self._last_queued = self._writer.put(self._last)
         self._last = None
 
     def is_written(self, number: int) -> bool:
-        return number <= self._writer.last_queued and self._writer.is_written(number)
+        return number <= self._last_queued and self._writer.is_written(number)
 
     def checkpoints(self) -> Iterable[Checkpoint]:
         return self._writer.checkpoints()
@@ -166,7 +168,7 @@ class RestartingHub:
 
     def _wait(self) -> None:
         """Wait for the writer threads: the simulated clock runs far ahead of them."""
-        wait_until(lambda: self._writer.last_written == self._writer.last_queued)
+        wait_until(lambda: not self._writer.pending_batches())
         wait_until(lambda: self._memory.durable_batch == self._memory.last_batch)
 
 

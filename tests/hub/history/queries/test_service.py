@@ -126,13 +126,13 @@ def test_usage_says_since_when_its_figures_are_old(
     past.tell(BUSY, NOON)
     past.tell(BUSY, NOON + 10)
     past.history.tick(NOON + 10)
-    wait_until(lambda: past.writer.last_written == past.writer.last_queued)
+    wait_until(lambda: not past.writer.pending_batches())
     with past.locked():
         past.tell(BUSY, NOON + 20)
         old = usages()
         assert old.unwritten is not None
         assert old.unwritten.end is None
         assert old.unwritten.why
-    wait_until(lambda: past.writer.last_written == past.writer.last_queued)
+    wait_until(lambda: not past.writer.pending_batches())
     found = usages()
     assert (found.unwritten, found.total.gpu_seconds) == (None, 20.0)

@@ -23,8 +23,8 @@ from tests.hub.history.batches import KEEP_ALL, numbered_batch
 writer = HistoryWriter(open_history(sys.argv[1]), KEEP_ALL)
 printed = 0
 for number in range(1, 1_000_000):
-    writer.put(numbered_batch(number))
-    while writer.last_queued - writer.last_written > 8:
+    queued = writer.put(numbered_batch(number))
+    while queued - writer.last_written > 8:
         time.sleep(0.001)
     if writer.last_written > printed:
         printed = writer.last_written

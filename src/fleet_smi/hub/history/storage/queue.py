@@ -23,10 +23,9 @@ class WriteQueue:
     """Batches in the order in which they were queued; those taken count until they are `done`."""
 
     def __init__(self) -> None:
-        self.last_number = 0
-        """The number of the last batch that was queued."""
         self.size_bytes = 0
         """The approximate memory of all batches that are not written yet."""
+        self._last_number = 0
         self._last_at: float | None = None
         self._batches: deque[QueuedBatch] = deque()
 
@@ -38,13 +37,13 @@ class WriteQueue:
 
     def put(self, batch: WriteBatch, now: float) -> int:
         """Queue a batch and return its number."""
-        self.last_number += 1
+        self._last_number += 1
         since = now if self._last_at is None else min(self._last_at, now)
-        queued = QueuedBatch(self.last_number, since, now, batch, _size(batch))
+        queued = QueuedBatch(self._last_number, since, now, batch, _size(batch))
         self._batches.append(queued)
         self._last_at = now
         self.size_bytes += queued.size
-        return self.last_number
+        return self._last_number
 
     def take(self, max_batches: int) -> list[QueuedBatch]:
         """Remove and return the oldest batches."""

@@ -82,11 +82,6 @@ class HistoryWriter:
         self._thread.start()
 
     @property
-    def last_queued(self) -> int:
-        """The number of the last batch that was queued."""
-        return self._queue.last_number
-
-    @property
     def current_gap(self) -> Gap | None:
         """The time that is not written yet while writing fails, else `None`."""
         if not self.failures:
