@@ -1,37 +1,31 @@
-"""The verdict cases, by their numbers, through the simulated driver and the real NVML binding.
+"""The verdict cases of use, by their numbers, through the simulated driver and NVML binding.
 
-Case 30 needs no driver: a lease is made in the hub.
+What is broken, silent or closed is in `test_device_cases_through_driver.py`. Case 30 needs no
+driver: a lease is made in the hub.
 """
 
-import re
 import subprocess
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.verdict.judge import Lease, Thresholds, judge
 from fleet_smi.model.verdict.window import add_sample
-from fleet_smi.node.reader import Deadlines
-from fleet_smi.terminal.view.holder import holder_variants
 from sim.build import find_compiler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import SimulatedMachine, UserProcesses, process_state, require_root, wait_until
+from tests.model.verdict.driver_cases import (
+    BUSY_WATTS,
+    HOURS_3,
+    IDLE_WATTS,
+    MINUTES_12,
+    NO_LISTS,
+    assert_verdict,
+    busy,
+)
 from tests.nvidia_kernel_files import write_nvidia_kernel_files
 from tests.verdicts import note_texts
-
-HOURS_3 = 3 * 3600.0
-MINUTES_12 = 720.0
-BUSY_WATTS, IDLE_WATTS = 600_000, 70_000
-
-
-def busy(pid: int, memory: int = 16 * GIB, **fields: Any) -> SimGpu:
-    return SimGpu(
-        processes=[SimProcess(pid=pid, memory=memory)], memory_used=memory + 300 * MIB, **fields
-    )
 
 
 def test_case_01_without_processes_is_free(machine: SimulatedMachine) -> None:
@@ -171,114 +165,6 @@ def test_case_18_memory_that_cannot_be_read_leaves_it_unknown(machine: Simulated
     assert not gpu.memory_shared
 
 
-@pytest.mark.parametrize(
-    ("gpu", "reason"),
-    [
-        (SimGpu(faults={"*": "lost"}), "lost"),
-        (SimGpu(faults={"**": "lost"}), "lost"),
-        (SimGpu(faults={"*": "reset-required"}), "requires reset"),
-        (SimGpu(remapped_failed=True), "could not be remapped"),
-        (SimGpu(recovery="gpu-reset"), "recovery"),
-        (SimGpu(recovery="node-reboot"), "reboot"),
-        (
-            SimGpu(remapped_corrected=None, recovery=None, ecc_uncorrected_volatile=3),
-            "3 uncorrectable memory errors",
-        ),
-    ],
-)
-def test_case_19_what_needs_repair_is_broken(
-    machine: SimulatedMachine, gpu: SimGpu, reason: str
-) -> None:
-    machine.set_scenario(gpu)
-    assert_verdict(machine.verdict(), "broken", reason)
-
-
-def test_case_19_who_was_on_a_gpu_that_is_lost_stays_visible(
-    machine: SimulatedMachine, people: UserProcesses
-) -> None:
-    require_root()
-    used = busy(people.start(user="games"), util_gpu=95)
-    machine.set_scenario(used)
-    machine.poll()
-    machine.set_scenario(replace(used, faults={"*": "lost"}))
-    for at in (60, 120):
-        gpu = machine.gpu(at)
-        assert_verdict(gpu.verdict, "broken", "fell off the bus")
-        assert "was busy (games)" in gpu.verdict.reason
-        assert "games" in holder_variants(gpu)[0]
-
-
-def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: SimulatedMachine) -> None:
-    write_nvidia_kernel_files(machine.root, "0000:10:00.0", "0000:11:00.0")
-    hung = SimGpu(faults={"PowerUsage": "never"})
-    machine.set_scenario(Scenario(gpus=[SimGpu(), hung]))
-    machine.deadlines = Deadlines(call=8.0, initialisation=60.0)
-    gpus = machine.poll().nodes[0].gpus
-    assert [gpu.verdict.state for gpu in gpus] == ["broken", "broken"]
-    assert re.match(r"driver slow: \d+ s so far", gpus[0].verdict.reason)
-
-    # By the real clock: since when it has not answered is.
-    def passed() -> float:
-        return time.time() - machine.start + 1
-
-    wait_until(lambda: not machine.verdict(passed()).reason.startswith("driver slow"))
-    assert re.match(r"driver not answering since \d\d:\d\d: ", machine.verdict(passed()).reason)
-    machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu()]))
-    wait_until(lambda: machine.verdict(passed()).state == "free")
-
-
-def test_case_20_persistence_mode_is_named_where_the_initialisation_is_slow(
-    machine: SimulatedMachine,
-) -> None:
-    write_nvidia_kernel_files(machine.root, "0000:10:00.0")
-    machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "slow=8000"}))
-    reason = machine.verdict().reason
-    assert re.match(r"driver slow: \d+ s so far: persistence mode is off", reason)
-    wait_until(lambda: machine.verdict().state == "free")
-
-
-def test_case_21_a_driver_that_does_not_match_its_library_is_unknown(
-    machine: SimulatedMachine,
-) -> None:
-    write_nvidia_kernel_files(machine.root, "0000:10:00.0", version="590.48.01")
-    machine.set_scenario(Scenario(gpus=[SimGpu()], driver="595.12.00", init="mismatch"))
-    gpu = machine.gpu()
-    assert_verdict(gpu.verdict, "unknown", "590.48.01")
-    assert "do not match: reload the driver or reboot" in gpu.verdict.reason
-    assert gpu.name == "NVIDIA H100 80GB HBM3"
-
-
-def test_case_22_a_gpu_that_was_there_before_is_missing(machine: SimulatedMachine) -> None:
-    machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu(uuid="GPU-gone")]))
-    machine.poll()
-    machine.set_scenario(Scenario(gpus=[SimGpu()]))
-    gone = next(gpu for gpu in machine.poll(240).nodes[0].gpus if gpu.uuid == "GPU-gone")
-    assert_verdict(gone.verdict, "broken", "")
-
-
-def test_case_23_a_silent_node_has_no_free_gpu(
-    machine: SimulatedMachine, people: UserProcesses
-) -> None:
-    machine.set_scenario(Scenario(gpus=[busy(people.start(), util_gpu=90), SimGpu()]))
-    machine.poll(0, interval=2)
-    gpus = machine.view(240).nodes[0].gpus
-    assert [gpu.verdict.state for gpu in gpus] == ["unknown", "unknown"]
-    assert "silent for" in gpus[0].verdict.reason
-    assert "was busy" in gpus[0].verdict.reason
-
-
-def test_case_24_a_sleeping_gpu_is_free_and_not_woken(machine: SimulatedMachine) -> None:
-    write_nvidia_kernel_files(machine.root, "0000:10:00.0", asleep=True)
-    # Whoever opens the device would wait for ever: sleeping, it must not be touched.
-    machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"}))
-    assert_verdict(machine.verdict(), "free", "asleep; not woken")
-
-
-def test_case_25_a_closed_gpu_is_leased(machine: SimulatedMachine) -> None:
-    machine.set_scenario(SimGpu(compute_mode="prohibited"))
-    assert_verdict(machine.verdict(), "leased", "closed by the administrator")
-
-
 def test_case_26_a_divided_gpu_sums_up_its_instances(
     machine: SimulatedMachine, people: UserProcesses
 ) -> None:
@@ -344,22 +230,6 @@ def test_case_28_two_users_share_it(machine: SimulatedMachine, people: UserProce
     assert "shared by 2" in [note.words for note in verdict.notes]
 
 
-def test_case_29_an_impossible_value_is_unknown_and_the_rest_is_judged(
-    machine: SimulatedMachine,
-) -> None:
-    machine.set_scenario(
-        SimGpu(
-            memory_used=4 * MIB,
-            faults={"UtilizationRates": "value=4294967295", "Temperature": "value=4294967295"},
-        )
-    )
-    gpu = machine.gpu()
-    assert gpu.busy_percent is None
-    assert gpu.temperature_celsius is None
-    assert "out of range" in gpu.unread["busy_percent"]
-    assert gpu.verdict.state == "free"
-
-
 def test_case_30_a_lease_counts_before_its_work_is_visible(machine: SimulatedMachine) -> None:
     machine.set_scenario(SimGpu(memory_used=4 * MIB))
     gpu = machine.snapshot().gpus[0]
@@ -389,25 +259,6 @@ def test_case_32_a_desktop_card_without_memory_figures_is_judged_by_its_use(
     gpu = machine.gpu()
     assert [process.kind for process in gpu.processes or ()] == ["compute+graphics"]
     assert gpu.verdict.state == state
-
-
-@pytest.mark.parametrize(
-    ("fields", "note"),
-    [
-        ({"remapped_pending": True}, "reset when idle: remapped rows wait for a reset"),
-        ({"retired_pending": True}, "reset when idle: retired memory pages wait for a reset"),
-        ({"remapped_pending": True, "recovery": "drain-and-reset"}, "reset when idle: remapped"),
-        ({"recovery": "drain-p2p"}, "reset when idle: "),
-        ({"ecc_uncorrected_volatile": 2}, "2 uncorrectable memory errors since boot"),
-    ],
-)
-def test_cases_33_and_34_what_can_wait_is_a_note(
-    machine: SimulatedMachine, fields: dict[str, Any], note: str
-) -> None:
-    machine.set_scenario(SimGpu(memory_used=4 * MIB, **fields))
-    verdict = machine.verdict()
-    assert_verdict(verdict, "free", "nobody on it")
-    assert [words.startswith(note) for words in note_texts(verdict)] == [True]
 
 
 def test_cases_35_to_37_desktops_and_services_are_nobodys_work(
@@ -446,15 +297,6 @@ def test_case_39_inside_a_pid_namespace_used_memory_is_no_ghost(machine: Simulat
     assert_verdict(machine.watch(MINUTES_12), "held", "not visible from here; idle for")
 
 
-def test_case_40_a_thermal_slowdown_is_a_note(
-    machine: SimulatedMachine, people: UserProcesses
-) -> None:
-    machine.set_scenario(busy(people.start(), util_gpu=95, throttle="hw-thermal"))
-    verdict = machine.watch(MINUTES_12)
-    assert verdict.state == "busy"
-    assert note_texts(verdict) == ["throttled: thermal, 100 % of the last 10 min"]
-
-
 def test_case_41_an_idle_user_beside_a_busy_one_is_named(
     machine: SimulatedMachine, people: UserProcesses
 ) -> None:
@@ -473,14 +315,3 @@ def test_case_41_an_idle_user_beside_a_busy_one_is_named(
     verdict = machine.watch(MINUTES_12)
     assert_verdict(verdict, "busy", "nobody, 97 %")
     assert "daemon idle for 12 min, 12.0 GiB kept" in note_texts(verdict)
-
-
-NO_LISTS = {
-    "ComputeRunningProcesses": "no-permission",
-    "GraphicsRunningProcesses": "no-permission",
-    "MPSComputeRunningProcesses": "no-permission",
-}
-
-
-def assert_verdict(verdict: Verdict, state: str, reason: str) -> None:
-    assert (verdict.state, reason in verdict.reason) == (state, True), verdict
