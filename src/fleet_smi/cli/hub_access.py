@@ -6,14 +6,14 @@ root becomes the owner of that folder first.
 """
 
 import argparse
-import contextlib
 import getpass
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleet_smi.cli.access_lists import print_json, print_tokens, print_users
 from fleet_smi.errors import UsageError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fleet_smi.hub.tokens import TokenStore
     from fleet_smi.hub.users import UserStore
 
+_Store = TypeVar("_Store")
 _JOIN_LIFETIME, _JOIN_USES = "24h", 100
 _MODULES = (
     "fleet_smi.hub.tokens",
@@ -248,26 +249,28 @@ def _configured_url(settings: "Settings", fingerprint: str | None) -> str:
     return f"{'https' if secure else 'http'}://{shown}:{settings.hub.listen.port}"
 
 
-@contextlib.contextmanager
-def _tokens(args: argparse.Namespace) -> Iterator["TokenStore"]:
-    from fleet_smi.hub.database import open_database
+def _tokens(args: argparse.Namespace) -> AbstractContextManager["TokenStore"]:
     from fleet_smi.hub.tokens import TokenStore
 
-    with contextlib.ExitStack() as stack:
-        engine = open_database(Path(args.settings.hub.state))
-        stack.callback(engine.dispose)
-        yield TokenStore(engine)
+    return _open_store(args, TokenStore)
 
 
-@contextlib.contextmanager
-def _users(args: argparse.Namespace) -> Iterator["UserStore"]:
-    from fleet_smi.hub.database import open_database
+def _users(args: argparse.Namespace) -> AbstractContextManager["UserStore"]:
     from fleet_smi.hub.users import UserStore
 
-    with contextlib.ExitStack() as stack:
-        engine = open_database(Path(args.settings.hub.state))
-        stack.callback(engine.dispose)
-        yield UserStore(engine)
+    return _open_store(args, UserStore)
+
+
+@contextmanager
+def _open_store(args: argparse.Namespace, create: Callable[[Any], _Store]) -> Iterator[_Store]:
+    """Open the hub's database, and what `create` makes of it, until the end of the block."""
+    from fleet_smi.hub.database import open_database
+
+    engine = open_database(Path(args.settings.hub.state))
+    try:
+        yield create(engine)
+    finally:
+        engine.dispose()
 
 
 def _seconds(text: str | None) -> float | None:

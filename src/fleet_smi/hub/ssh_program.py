@@ -102,22 +102,9 @@ class SshProgram:
 
     async def host_name(self, host: str) -> str | None:
         """The name that ssh resolves for a host; `None` if a proxy or a jump host does that."""
-        options = ("-F", str(self._folder / "config"), "-G", "--", destination(host))
-        child = await asyncio.create_subprocess_exec(
-            "ssh",
-            *options,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                output, _ = await child.communicate()
-        except TimeoutError:
+        output = await self._run_locally("-G", "--", destination(host))
+        if output is None:
             return None
-        finally:
-            await _kill(child)
         lines = (line.partition(" ") for line in output.decode("utf-8", "replace").splitlines())
         settings = {key: value for key, _, value in lines}
         if {"proxyjump", "proxycommand"} & settings.keys():
@@ -174,21 +161,25 @@ class SshProgram:
 
     async def _end_master(self, control_path: str, host: str = "any") -> None:
         # Only the local socket is contacted; ssh requires a host name all the same.
-        closing = await asyncio.create_subprocess_exec(
-            *("ssh", "-F", str(self._folder / "config"), "-o", control_path, "-O", "exit"),
-            *("--", destination(host)),
+        await self._run_locally("-o", control_path, "-O", "exit", "--", destination(host))
+
+    async def _run_locally(self, *arguments: str) -> bytes | None:
+        """The output of ssh where it connects to no other machine; `None` after a few seconds."""
+        child = await asyncio.create_subprocess_exec(
+            *("ssh", "-F", str(self._folder / "config"), *arguments),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await closing.wait()
+                output, _ = await child.communicate()
         except TimeoutError:
-            pass
+            return None
         finally:
-            await _kill(closing)
+            await _kill(child)
+        return output
 
 
 async def _kill(child: asyncio.subprocess.Process) -> None:

@@ -6,7 +6,7 @@ show who uses a GPU: the largest of each user, then the largest of all, the olde
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,6 +20,10 @@ MAX_COMMAND_CHARACTERS = 128 << 10
 _Device = TypeVar("_Device", Gpu, Instance)
 
 
+class _DeviceChange(Protocol):
+    def __call__(self, device: _Device) -> _Device: ...
+
+
 def limit_processes(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with at most so many processes, and command lines of that length."""
     counts = [len(device.processes) for device in _devices(snapshot) if device.processes]
@@ -27,7 +31,8 @@ def limit_processes(snapshot: Snapshot) -> Snapshot:
         return snapshot
     total = sum(counts)
     if total > MAX_PROCESSES_PER_NODE or max(counts) > MAX_PROCESSES_PER_DEVICE:
-        snapshot = _with_devices(snapshot, _fair_share(counts))
+        share = _fair_share(counts)
+        snapshot = _change_devices(snapshot, lambda device: _limited(device, share))
     return _with_short_commands(snapshot)
 
 
@@ -51,12 +56,10 @@ def _fair_share(counts: list[int]) -> int:
     return max(1, fitting)
 
 
-def _with_devices(snapshot: Snapshot, share: int) -> Snapshot:
+def _change_devices(snapshot: Snapshot, change: _DeviceChange) -> Snapshot:
+    """Return the snapshot with every GPU and instance replaced by what `change` returns."""
     gpus = [
-        replace(
-            _limited(gpu, share),
-            instances=tuple([_limited(instance, share) for instance in gpu.instances]),
-        )
+        replace(change(gpu), instances=tuple([change(each) for each in gpu.instances]))
         for gpu in snapshot.gpus
     ]
     return replace(snapshot, gpus=tuple(gpus))
@@ -104,14 +107,7 @@ def _with_short_commands(snapshot: Snapshot) -> Snapshot:
     if sum(lengths) <= MAX_COMMAND_CHARACTERS:
         return snapshot
     limit = MAX_COMMAND_CHARACTERS // len(lengths)
-    gpus = [
-        replace(
-            _shortened(gpu, limit),
-            instances=tuple([_shortened(instance, limit) for instance in gpu.instances]),
-        )
-        for gpu in snapshot.gpus
-    ]
-    return replace(snapshot, gpus=tuple(gpus))
+    return _change_devices(snapshot, lambda device: _shortened(device, limit))
 
 
 def _shortened(device: _Device, limit: int) -> _Device:

@@ -1,19 +1,18 @@
 """Render the fleet as one static HTML page: style inline, no script, no other request."""
 
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from hashlib import sha256
 
 from fleet_smi.model.fleet import STATES, FleetView, NodeView
 from fleet_smi.model.units import pluralize
 from fleet_smi.wire.static_page.formatting import PageClock
 from fleet_smi.wire.static_page.glyphs import glyph, legend, svg_symbols
+from fleet_smi.wire.static_page.head import page_head
 from fleet_smi.wire.static_page.markup import Html, element, fragment
 from fleet_smi.wire.static_page.node_card import render_card
 from fleet_smi.wire.static_page.themes import DEFAULT_THEME
 
-__all__ = ["REFRESH_SECONDS", "content_security_policy", "render_page"]
+__all__ = ["REFRESH_SECONDS", "render_page"]
 
 REFRESH_SECONDS = 60
 
@@ -42,32 +41,9 @@ def render_page(
         element("main", _free(view, clock), _nodes(view, clock)),
         _foot(downloads, colour_key),
     )
-    return f"<!doctype html>\n{element('html', _head(view, style), body, lang='en')}\n"
-
-
-def _head(view: FleetView, style: str) -> Html:
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("title", f"{view.summary.free} free of {pluralize(view.summary.gpus, 'GPU')}"),
-        element(
-            "meta", http_equiv="Content-Security-Policy", content=content_security_policy(style)
-        ),
-        element("meta", http_equiv="refresh", content=REFRESH_SECONDS),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        # An empty icon: without one, browsers request /favicon.ico.
-        element("link", rel="icon", href="data:,"),
-        element("style", Html(style)),
-    )
-
-
-def content_security_policy(style: str) -> str:
-    """Return a Content-Security-Policy that allows only this style sheet, by its hash."""
-    digest = b64encode(sha256(style.encode()).digest()).decode()
-    allowed = f"style-src 'sha256-{digest}'; img-src data:"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    title = f"{view.summary.free} free of {pluralize(view.summary.gpus, 'GPU')}"
+    head = page_head(title, style, refresh_seconds=REFRESH_SECONDS)
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _top(view: FleetView, clock: PageClock, interval_seconds: float | None) -> Html:

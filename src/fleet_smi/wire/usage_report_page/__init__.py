@@ -21,8 +21,8 @@ from fleet_smi.model.usage_report_text import (
     group_label,
     range_notes,
 )
-from fleet_smi.wire.static_page import content_security_policy
 from fleet_smi.wire.static_page.formatting import format_percent
+from fleet_smi.wire.static_page.head import page_head
 from fleet_smi.wire.static_page.markup import Html, element, fragment
 from fleet_smi.wire.usage_report_page import charts
 from fleet_smi.wire.usage_report_page.tables import text_table, usage_table
@@ -58,22 +58,8 @@ def render_report(
         bgcolor=charts.BACKGROUND,
         text=charts.FOREGROUND,
     )
-    return f"<!doctype html>\n{element('html', _head(span, style), body, lang='en')}\n"
-
-
-def _head(span: str, style: str) -> Html:
-    return element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("title", f"GPU report, {span}"),
-        element(
-            "meta", http_equiv="Content-Security-Policy", content=content_security_policy(style)
-        ),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("style", Html(style)),
-    )
+    head = page_head(f"GPU report, {span}", style)
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _figures(report: UsageReport) -> Html:
