@@ -37,6 +37,21 @@ def join_flags(hub: LoopbackHub) -> list[str]:
     return [str(file) if flag == "-" else flag for flag in flags]
 
 
+def without_join_file(flags: list[str]) -> list[str]:
+    at = flags.index("--join-file")
+    return [*flags[:at], *flags[at + 2 :]]
+
+
+def join_once(lab: Lab, hub: LoopbackHub) -> tuple[LoopbackMachine, list[str]]:
+    """Let a node join, and end its agent; return the flags for the next, without the token."""
+    node, flags = LoopbackMachine(lab, "node"), join_flags(hub)
+    agent = node.start_agent(*flags)
+    wait_until(lambda: "node" in hub.reporting())
+    agent.kill()
+    wait_until(lambda: "node" not in hub.reporting())
+    return node, without_join_file(flags)
+
+
 def test_the_join_command_lets_a_node_join(lab: Lab, hub: LoopbackHub) -> None:
     node = LoopbackMachine(lab, "node")
     agent = node.start_agent(*join_flags(hub))
@@ -50,8 +65,7 @@ def test_other_users_do_not_see_the_join_token_of_a_running_agent(
 ) -> None:
     token, flags = join_line(hub)
     node = LoopbackMachine(lab, "node")
-    at = flags.index("--join-file")
-    others = [*flags[:at], *flags[at + 2 :]]
+    others = without_join_file(flags)
     if way == "standard input":
         agent = node.start_agent(*flags, stdin=f"{token}\n")
     elif way == "--join":
@@ -68,13 +82,7 @@ def test_other_users_do_not_see_the_join_token_of_a_running_agent(
 
 
 def test_a_hub_with_a_new_name_knows_its_nodes(lab: Lab, hub: LoopbackHub) -> None:
-    node, flags = LoopbackMachine(lab, "node"), join_flags(hub)
-    first = node.start_agent(*flags)
-    wait_until(lambda: "node" in hub.reporting())
-    first.kill()
-    wait_until(lambda: "node" not in hub.reporting())
-    at = flags.index("--join-file")
-    others = [*flags[:at], *flags[at + 2 :]]
+    node, others = join_once(lab, hub)
     renamed = [flag.replace("127.0.0.1", "localhost") for flag in others]
     assert renamed != others
     agent = node.start_agent(*renamed)
@@ -83,13 +91,8 @@ def test_a_hub_with_a_new_name_knows_its_nodes(lab: Lab, hub: LoopbackHub) -> No
 
 
 def test_a_joined_node_no_longer_needs_the_join_token(lab: Lab, hub: LoopbackHub) -> None:
-    node, flags = LoopbackMachine(lab, "node"), join_flags(hub)
-    first = node.start_agent(*flags)
-    wait_until(lambda: "node" in hub.reporting())
-    first.kill()
-    wait_until(lambda: "node" not in hub.reporting())
-    at = flags.index("--join-file")
-    node.start_agent(*flags[:at], *flags[at + 2 :])
+    node, others = join_once(lab, hub)
+    node.start_agent(*others)
     wait_until(lambda: "node" in hub.reporting())
 
 

@@ -12,19 +12,11 @@ from fleet_smi.compat.cluster_smi.sockets import format_endpoint
 SECONDS = 10.0
 
 
-class ZeromqNode:
-    """Pushes messages to a port, from the local address `address` if given."""
+class _Peer:
+    """A peer that is closed at the end of a `with` block."""
 
-    def __init__(self, to: str, address: str | None = None) -> None:
+    def __init__(self) -> None:
         self._context = zmq.Context[zmq.Socket[bytes]]()
-        self._socket = self._context.socket(zmq.PUSH)
-        self._socket.set(zmq.SNDHWM, 0)  # unlimited: `push` never blocks
-        place = to.removeprefix("tcp://")
-        self._socket.connect(f"tcp://{address}:0;{place}" if address else to)
-
-    def push(self, *frames: bytes) -> None:
-        """Send one message."""
-        self._socket.send_multipart(frames)
 
     def close(self) -> None:
         """Send what is queued, and close."""
@@ -37,16 +29,31 @@ class ZeromqNode:
         self.close()
 
 
-class ZeromqRouter:
+class ZeromqNode(_Peer):
+    """Pushes messages to a port, from the local address `address` if given."""
+
+    def __init__(self, to: str, address: str | None = None) -> None:
+        super().__init__()
+        self._socket = self._context.socket(zmq.PUSH)
+        self._socket.set(zmq.SNDHWM, 0)  # unlimited: `push` never blocks
+        place = to.removeprefix("tcp://")
+        self._socket.connect(f"tcp://{address}:0;{place}" if address else to)
+
+    def push(self, *frames: bytes) -> None:
+        """Send one message."""
+        self._socket.send_multipart(frames)
+
+
+class ZeromqRouter(_Peer):
     """Responds to every request with what `response` returns, as cluster-smi-router does."""
 
     def __init__(
         self, response: Callable[[], list[bytes]], port: int = 0, nodes_port: int = 0
     ) -> None:
+        super().__init__()
         self.requests: list[bytes] = []
         self.pushed: list[bytes] = []
         self._response = response
-        self._context = zmq.Context[zmq.Socket[bytes]]()
         self._clients = self._context.socket(zmq.ROUTER)
         self._nodes = self._context.socket(zmq.PULL)
         self.clients_port = _bind(self._clients, port)
@@ -71,18 +78,12 @@ class ZeromqRouter:
             self._thread.join()
             self._context.destroy(linger=0)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class ZeromqClient:
+class ZeromqClient(_Peer):
     """Sends frames to a port that responds, from a socket of any kind."""
 
     def __init__(self, to: str, kind: int = zmq.REQ) -> None:
-        self._context = zmq.Context[zmq.Socket[bytes]]()
+        super().__init__()
         self._socket = self._context.socket(kind)
         self._socket.connect(to)
 
@@ -101,16 +102,6 @@ class ZeromqClient:
         assert response is not None, "not answered"
         assert len(response) == 1
         return response[0]
-
-    def close(self) -> None:
-        """Send what is queued, and close."""
-        self._context.destroy(linger=1000)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _bind(socket: zmq.Socket[bytes], port: int) -> int:

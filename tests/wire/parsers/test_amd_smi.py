@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import CollectError, ReadFailed
-from fleet_smi.model.range_check import RANGES
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.wire.parsers.amd_smi import parse
 from tests.captures import capture_files
+from tests.figure_ranges import assert_in_range
 
 
 def only(**entry: Any) -> Gpu:
@@ -208,9 +208,7 @@ def test_any_json_gives_figures_in_range_or_an_error(entry: dict[str, Any], othe
     except CollectError:
         return
     for gpu in found:
-        for field, (low, high) in RANGES.items():
-            number = getattr(gpu, field, None)
-            assert number is None or low <= number <= high
+        assert_in_range(gpu)
 
 
 @given(st.text() | st.text(alphabet='gpu{}[]:,0123456789"\n\r\0 -.'))

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import CollectError, ReadFailed
-from fleet_smi.model.range_check import RANGES
 from fleet_smi.model.snapshot import Gpu, Process
 from fleet_smi.wire.parsers.rocm_smi import parse
 from tests.captures import capture_files
+from tests.figure_ranges import assert_in_range
 
 
 def only(card: dict[str, str], **system: str) -> Gpu:
@@ -237,9 +237,7 @@ def test_any_json_gives_figures_in_range_or_an_error(document: dict[str, Any]) -
     except CollectError:
         return
     for gpu in found:
-        for field, (low, high) in RANGES.items():
-            value = getattr(gpu, field, None)
-            assert value is None or low <= value <= high
+        assert_in_range(gpu)
 
 
 @given(st.text() | st.text(alphabet='{}[]":,0123456789card -\n'))
