@@ -66,7 +66,7 @@ def format_owners(part: JudgedDevice) -> str:
 
 
 def usage_by_owner(part: JudgedDevice) -> list[tuple[str, str]]:
-    """Return each owner, and what they hold: "15.8 GiB, 2 processes, 1 a zombie"."""
+    """Return each owner, and what they hold: "15.8 GiB, 2 processes, 1 zombie"."""
     by_owner: dict[str, list[Process]] = {}
     for process in _shown_processes(part) or ():
         by_owner.setdefault(owner(process), []).append(process)
@@ -94,5 +94,5 @@ def _holding(processes: list[Process]) -> str:
     memory = total_process_memory(processes)
     size = "memory unknown" if memory is None else format_size(memory)
     zombies = sum(process.condition == "zombie" for process in processes)
-    dead = f", {zombies} a zombie" if zombies else ""
+    dead = f", {pluralize(zombies, 'zombie')}" if zombies else ""
     return f"{size}, {pluralize(len(processes), 'process')}{dead}"
