@@ -19,7 +19,7 @@ from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.history.queries.jobs import group_jobs
-from fleet_smi.hub.history.queries.merge_live import SavedSnapshot, nodes_at
+from fleet_smi.hub.history.queries.merge_live import StoredRowsAt, nodes_at
 from fleet_smi.hub.history.queries.snapshot_at import build_fleet_at
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import build_strips
@@ -151,7 +151,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _fleet(asking: HistoryQueries, *, at: float) -> object:
-    written = SavedSnapshot(
+    written = StoredRowsAt(
         nodes=asking.nodes(),
         presence=asking.presence_at(at),
         gpus=asking.gpus(),

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from fleet_smi.errors import ReadFailed
-from fleet_smi.wire.cli_text import extract_json, parse_bytes, parse_int, parse_number, parse_text
+from fleet_smi.wire.program_output import (
+    extract_json,
+    parse_bytes,
+    parse_int,
+    parse_number,
+    parse_text,
+)
 
 
 @pytest.mark.parametrize(

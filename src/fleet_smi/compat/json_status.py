@@ -18,9 +18,9 @@ from fleet_smi.model.range_check import check_fields, check_range, check_tempera
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu, Host, Process, Snapshot
 from fleet_smi.model.stream_payload_builder import unique_processes
-from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.error_text import describe_error
 from fleet_smi.wire.limits import MAX_ITEMS, MAX_TEXT_LENGTH
+from fleet_smi.wire.program_output import parse_number
 from fleet_smi.wire.report import MAX_REPORT_BYTES
 
 UNKNOWN_OWNER = "?"

@@ -181,7 +181,7 @@ class Checkpointer:
         return _Batch(history_batch, present, removed, _sequences(present))
 
     def _set_aside(self, node_id: str, error: Exception) -> None:
-        """A node that cannot be saved: it is not durable, and waits for its next change."""
+        """Set aside a node that cannot be saved: it is not durable until it changes again."""
         self.invalidate(node_id)
         self._fleet.faults.record("checkpoint", node_id, error)
 

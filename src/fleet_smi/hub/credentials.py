@@ -178,7 +178,7 @@ class CredentialCache:
         return issued
 
     def prove_node_credential(self, node_id: str, challenge: bytes) -> bytes:
-        """Prove to a node that this hub knows its credential, without revealing that.
+        """Prove to a node that this hub knows its credential, without revealing it.
 
         For a node without one the answer is random: strangers cannot find out which nodes exist.
         """

@@ -226,7 +226,7 @@ class Hub:
 
     @contextmanager
     def _guard(self, room: Room) -> Iterator[None]:
-        """Go on after a bug in one part of the hub: it is logged, and the others work on."""
+        """Go on after a bug in one part of the hub: it is logged, and the other parts continue."""
         faults = self.fleet.faults
         try:
             yield

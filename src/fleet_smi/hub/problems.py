@@ -40,7 +40,7 @@ class ProblemReport:
         self._problems: dict[ProblemKind, HubProblem] = {}
 
     def refresh(self) -> None:
-        """Look again. Blocking: it asks the disk how much is free."""
+        """Find the current problems. Blocking: it reads how much of the disk is free."""
         found: dict[ProblemKind, HubProblem] = {}
         for kind, read_error in self._errors.items():
             detail = read_error()

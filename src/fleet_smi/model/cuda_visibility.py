@@ -10,6 +10,7 @@ def visible_uuids(value: str, gpus: Iterable[Gpu]) -> frozenset[str]:
 
     The value is a list of indices or of UUIDs, which may be shortened. CUDA ignores everything
     after the first entry that names no device: so "-1", "none" and an empty value hide all.
+    Indices are those of the driver, as CUDA counts with `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
     """
     cards = [gpu for gpu in gpus if gpu.vendor == "nvidia"]
     visible: set[str] = set()
@@ -22,7 +23,7 @@ def visible_uuids(value: str, gpus: Iterable[Gpu]) -> frozenset[str]:
 
 
 def _named(entry: str, cards: list[Gpu]) -> set[str]:
-    """Return the device of one entry; a whole GPU with its instances."""
+    """Return the UUIDs that one entry names: of an instance, or of a GPU with its instances."""
     if entry.isdecimal():
         chosen = [gpu for gpu in cards if gpu.index == int(entry)]
     elif entry.startswith("GPU-"):

@@ -42,7 +42,7 @@ class Problems(Struct, frozen=True, kw_only=True):
 
 
 class NodesView(Struct, frozen=True, kw_only=True):
-    """Every node, and what is wrong with the hub and at its door."""
+    """Every node, the problems of the hub, and the senders that it refuses."""
 
     taken_at: float
     summary: Summary

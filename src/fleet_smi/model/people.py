@@ -245,7 +245,7 @@ def _person(user: str, theirs: list[Holding]) -> Person:
 
 
 def _start(process: Process, node: NodeView) -> float | None:
-    """Return the start of a process by the hub's clock; its node has told its own."""
+    """Return the start of a process by the hub's clock; the node reports it by its own."""
     if process.started_at is None:
         return None
     return process.started_at + (node.clock_skew_seconds or 0.0)

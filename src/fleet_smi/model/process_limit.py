@@ -25,7 +25,7 @@ class _DeviceChange(Protocol):
 
 
 def limit_processes(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with at most so many processes, and command lines of that length."""
+    """Return the snapshot with its processes and their command lines within the limits."""
     counts = [len(device.processes) for device in _devices(snapshot) if device.processes]
     if not counts:
         return snapshot
@@ -70,11 +70,11 @@ def _limited(device: _Device, share: int) -> _Device:
     if len(processes) <= share:
         return device
     more = device.more_processes + len(processes) - share
-    return replace(device, processes=_most_telling(processes, share), more_processes=more)
+    return replace(device, processes=_select_processes(processes, share), more_processes=more)
 
 
-def _most_telling(processes: tuple[Process, ...], count: int) -> tuple[Process, ...]:
-    """Return some of the processes, in the order in which they were reported."""
+def _select_processes(processes: tuple[Process, ...], count: int) -> tuple[Process, ...]:
+    """Return the largest of each user, then the largest of all, in the order of the report."""
     by_size = sorted(range(len(processes)), key=lambda at: _size_key(processes[at]))
     users = set()
     first: list[int] = []

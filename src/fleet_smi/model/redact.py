@@ -51,7 +51,7 @@ Span = tuple[int, int]
 
 
 class _Line:
-    """A command line, and questions about the text around one place of it."""
+    """A command line, with tests of the text around one position."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -148,7 +148,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _password(line: _Line, at: int) -> Span | None:
-    """`--password x`, `PGPASSWORD=x`, and with fewer liberties `--pass x`, `pass: x`."""
+    """`--password x`, `PGPASSWORD=x`; by stricter rules `--pass x`, `pass: x`."""
     end = line.match(r"pass(?:w(?:or)?d|phrase)\d?", at)
     if end is not None:
         return line.span(line.value_of_name(end, at))

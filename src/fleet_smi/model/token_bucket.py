@@ -26,12 +26,12 @@ class TokenBucket:
         return 0.0
 
     def seconds_until(self, key: str, tokens: float, now: float) -> float:
-        """Return how long to wait until there are so many tokens; 0 if there are now."""
+        """Return how long to wait until that many tokens are available."""
         full_at = max(now, self._full_at.get(key, now)) + tokens * self._refill_seconds
         return max(0.0, full_at - now - self._burst * self._refill_seconds)
 
     def spend(self, key: str, tokens: float, now: float) -> None:
-        """Take so many tokens, also more than there are."""
+        """Take that many tokens, even if fewer are available."""
         full_at = max(now, self._full_at.get(key, now)) + tokens * self._refill_seconds
         self._full_at[key] = full_at
         self._full_at.move_to_end(key)

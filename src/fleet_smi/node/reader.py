@@ -52,7 +52,7 @@ _MAX_SLOW_SECONDS = 30.0
 
 _SLICE_SECONDS = 0.5
 _POLL_SECONDS = 0.005
-_TELL_AFTER_SECONDS = 1.0
+_NOTIFY_AFTER_SECONDS = 1.0
 
 
 class Reader:
@@ -166,7 +166,7 @@ class Reader:
     ) -> RawResults:
         """Wait for results while the worker makes progress: slow is not hung."""
         started = self._progress_at = time.monotonic()
-        told = False
+        notified = False
         try:
             while True:
                 patience = self._deadline(self._culprit(requests))
@@ -187,7 +187,7 @@ class Reader:
                         self._progress_at = now
                     elif now >= self._progress_at + patience:
                         raise
-                    told = self._tell(self._culprit(requests), now - started) or told
+                    notified = self._notify(self._culprit(requests), now - started) or notified
                 except EOFError:
                     self._process_progress(worker)
                     raise
@@ -195,12 +195,12 @@ class Reader:
                     self._process_progress(worker)
                     return raw
         finally:
-            if told and self.on_wait is not None:
+            if notified and self.on_wait is not None:
                 self.on_wait(None, time.monotonic() - started)
 
-    def _tell(self, subject: str, seconds: float) -> bool:
-        """Tell the listener what is waited for; return whether there was anything to tell."""
-        if self.on_wait is None or seconds < _TELL_AFTER_SECONDS:
+    def _notify(self, subject: str, seconds: float) -> bool:
+        """Notify the listener of a long wait for a subject; return whether it was notified."""
+        if self.on_wait is None or seconds < _NOTIFY_AFTER_SECONDS:
             return False
         self.on_wait(self._partial_results.get(subject, {}).get("step") or subject, seconds)
         return True

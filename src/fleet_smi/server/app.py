@@ -40,15 +40,15 @@ class App:
                 redirect = RedirectResponse(f"{self._base_path}/", 308)
                 await redirect(scope, receive, send)
                 return
-            scope = _below(self._base_path, scope)
+            scope = _strip_base_path(self._base_path, scope)
         if scope["type"] == "http" and scope["path"] == ReportHandler.path:
             await self.report_handler(scope, receive, send)
         else:
             await self._routes(scope, receive, send)
 
 
-def _below(base_path: str, scope: Message) -> Message:
-    """The request without the path that a proxy has put before it, if it has not removed that."""
+def _strip_base_path(base_path: str, scope: Message) -> Message:
+    """The request without `hub.base_path`, where the proxy in front has not removed it."""
     path: str = scope["path"]
     if not path.startswith(f"{base_path}/"):
         return scope

@@ -22,8 +22,8 @@ from fleet_smi.model.snapshot import (
     Snapshot,
 )
 from fleet_smi.model.synthetic_pids import synthetic_pid
-from fleet_smi.wire.cli_text import parse_text
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
+from fleet_smi.wire.program_output import parse_text
 
 COLLECTOR_NAME = "gpustat"
 GPU_LOST_TEXT, UNKNOWN_ERROR_TEXT = "((GPU is lost))", "((Unknown Error))"

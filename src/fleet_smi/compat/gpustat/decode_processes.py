@@ -12,8 +12,8 @@ from typing import NamedTuple
 from fleet_smi.compat.gpustat.builders import build_process
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import KIB, MIB
-from fleet_smi.wire.cli_text import parse_int, parse_number
 from fleet_smi.wire.limits import MAX_ITEMS
+from fleet_smi.wire.program_output import parse_int, parse_number
 
 # Each entry ends in its memory. Commands may contain blanks and brackets, so the list cannot be
 # split at either.

@@ -24,8 +24,8 @@ from fleet_smi.errors import TruncatedReport, Undecodable, Unreachable
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.model.units import MIB
-from fleet_smi.wire.cli_text import excerpt, parse_int, parse_number
 from fleet_smi.wire.limits import MAX_ITEMS
+from fleet_smi.wire.program_output import excerpt, parse_int, parse_number
 
 # Colours, other terminal codes that reset them, and those of gpustat's watch mode.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[()][0-9A-Za-z]|[\x0e\x0f]")

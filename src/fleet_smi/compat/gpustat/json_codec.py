@@ -20,10 +20,10 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Process, Snapshot
 from fleet_smi.model.stream_payload_builder import unique_processes
 from fleet_smi.model.units import MIB
-from fleet_smi.wire.cli_text import parse_bytes, parse_int, parse_number
 from fleet_smi.wire.error_text import describe_error
 from fleet_smi.wire.lenient import DECODE_ERRORS
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
+from fleet_smi.wire.program_output import parse_bytes, parse_int, parse_number
 
 _FIGURES = {
     "temperature_celsius": "temperature.gpu",

@@ -26,8 +26,8 @@ from fleet_smi.model.range_check import check_range
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
-from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
+from fleet_smi.wire.program_output import parse_number
 
 _MEMORY = "mem(MiB)"
 _UNKNOWN = "?"

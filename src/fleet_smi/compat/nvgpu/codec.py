@@ -36,8 +36,8 @@ from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict.judge import judge
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.verdict.window import add_sample
-from fleet_smi.wire.cli_text import parse_number
 from fleet_smi.wire.limits import MAX_ITEMS, max_length
+from fleet_smi.wire.program_output import parse_number
 
 NvgpuMachine = Snapshot | NodeView
 _MAX_LIST_LENGTH = 64 << 10  # characters of a comma-separated list, cut before it is split

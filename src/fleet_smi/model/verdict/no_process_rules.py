@@ -82,9 +82,9 @@ def _idle_without_memory(inputs: VerdictInput) -> bool:
     window = inputs.window
     if inputs.gpu.vendor == "nvidia" or window.measured_at is None:
         return False
-    # One sample over a moment is less exact than a window.
-    few = window.samples == 1 and (window.load or 0.0) < inputs.thresholds.noise_percent
-    return few or window.idle_from is not None
+    # One sample covers a moment only: a little load in it is noise.
+    is_noise = window.samples == 1 and (window.load or 0.0) < inputs.thresholds.noise_percent
+    return is_noise or window.idle_from is not None
 
 
 def _without_memory(inputs: VerdictInput) -> RuleResult:

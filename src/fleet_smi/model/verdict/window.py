@@ -40,16 +40,18 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
     """Aggregates over the samples of one GPU or instance so far.
 
     Every time is by the receiver's clock. A `…_from` is the start of a run that still lasts,
-    and `None` when there is none. `samples` counts since the last long gap. `load` is the
-    utilisation that was `measured_at`: the latest, unless that is long ago. `pids` is `None`
-    when the processes could not be read; `joined_at` is when the youngest came. `recent` are
-    the last few utilisations, `level` is how much memory is in use, and `over` what is over its
-    threshold: these three are needed, and therefore tracked, only while no process computes.
-    `changed` says whether the processes or the `hardware` differ from the sample before. `skew`
-    is the seconds by which this clock is ahead of the node's. `mean` is the mean utilisation of
-    the last minutes, with heavy work cut to a little, and `peak` the highest of the idle run.
-    `began_at` is the first sample since the last long gap. `throttled` is tracked while there
-    is a slowdown, `idle_users` while several users share the GPU.
+    and `None` when there is none. After a long gap in the samples the window starts again:
+    `began_at` is the first sample since then, and `samples` their number.
+
+    * `load` is the latest utilisation, read at `measured_at`; `None` if that is long ago.
+      `mean` is the mean of the last minutes, with high values capped, and `peak` the highest
+      value of the idle run.
+    * `pids` are the processes, `None` when they could not be read; the youngest came at
+      `joined_at`. `changed`: they, or the `hardware`, differ from the sample before.
+    * `recent` are the last few utilisations, `level` how much memory is in use, `over` what is
+      over its threshold. These are needed, and tracked, only while no process computes.
+    * `skew` is by how many seconds this clock is ahead of the node's. `throttled` is tracked
+      while there is a slowdown, `idle_users` while several users share the GPU.
     """
 
     last_at: float

@@ -40,7 +40,7 @@ def is_suspended(root: str, address: str) -> bool:
 
 
 def may_suspend(root: str, address: str) -> bool:
-    """Whether the kernel may put the device to sleep at all; servers say no."""
+    """Whether the kernel may suspend the device; on servers it usually may not."""
     path = f"sys/bus/pci/devices/{address.lower()}/power/control"
     return _text(os.path.join(root, path)) == "auto"
 

@@ -9,10 +9,10 @@ from fleet_smi.model.merge import fault_from_error
 from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu
-from fleet_smi.wire.cli_text import excerpt
 from fleet_smi.wire.parsers._remote_sections import ProgramCall, ScriptOutput
 from fleet_smi.wire.parsers.nvidia_smi import NvidiaSmiReading, failed_devices
 from fleet_smi.wire.parsers.nvidia_smi_output import parse_nvidia_smi
+from fleet_smi.wire.program_output import excerpt
 
 _END = "</nvidia_smi_log>"
 _MAX_DEVICES = 1024

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from fleet_smi.wire.cli_text import parse_int, parse_number
+from fleet_smi.wire.program_output import parse_int, parse_number
 
 # What `timeout` ends with when it has killed: of coreutils, of busybox.
 _KILLED = (124, 137, 143)

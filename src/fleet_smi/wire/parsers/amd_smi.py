@@ -10,7 +10,7 @@ from fleet_smi.errors import ReadFailed
 from fleet_smi.model.pci import first_unused_id, normalize_pci_address
 from fleet_smi.model.range_check import check_fields, check_temperature, first_known
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.wire.cli_text import (
+from fleet_smi.wire.program_output import (
     extract_json,
     no_device_error,
     parse_bytes,

@@ -12,13 +12,13 @@ from fleet_smi.model.merge import (
 from fleet_smi.model.range_check import check_range
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Host, Snapshot
-from fleet_smi.wire.cli_text import excerpt, parse_number
 from fleet_smi.wire.parsers._remote_cards import has_run_program, parse_cards
 from fleet_smi.wire.parsers._remote_nvidia import parse_nvidia_gpus
 from fleet_smi.wire.parsers._remote_processes import parse_processes
 from fleet_smi.wire.parsers._remote_sections import ScriptOutput, parse_sections
 from fleet_smi.wire.parsers.kernel import node_id_from_machine_id, parse_loadavg, parse_meminfo
 from fleet_smi.wire.parsers.nvidia_smi import NvidiaSmiReading
+from fleet_smi.wire.program_output import excerpt, parse_number
 from fleet_smi.wire.report import REPORT_VERSION, Report, decode_report
 
 _CPU = re.compile(r"^cpu[0-9]", re.MULTILINE)

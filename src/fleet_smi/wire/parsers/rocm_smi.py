@@ -13,7 +13,7 @@ from fleet_smi.model.pci_names import is_integrated_gpu, pci_name
 from fleet_smi.model.range_check import check_fields, check_temperature, first_known
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Fault, Gpu, Process
-from fleet_smi.wire.cli_text import (
+from fleet_smi.wire.program_output import (
     extract_json,
     no_device_error,
     parse_bytes,

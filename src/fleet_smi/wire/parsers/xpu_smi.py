@@ -11,7 +11,7 @@ from fleet_smi.errors import ReadFailed
 from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.range_check import check_fields, check_temperature
 from fleet_smi.model.snapshot import Gpu, Process
-from fleet_smi.wire.cli_text import (
+from fleet_smi.wire.program_output import (
     excerpt,
     no_device_error,
     parse_bytes,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fleet_smi.hub.history.queries.merge_live import (
-    SavedSnapshot,
+    StoredRowsAt,
     filter_batch,
     merge_batches,
     merge_occupancies,
@@ -41,10 +41,10 @@ def occupancy(start: float, end: float | None, pid: int = 7) -> Occupancy:
     return Occupancy(holder=Holder(pid=pid, user="bob"), start=start, end=end)
 
 
-def written(*periods: tuple[GpuOfNode, Period], presence: Presence | None = None) -> SavedSnapshot:
+def written(*periods: tuple[GpuOfNode, Period], presence: Presence | None = None) -> StoredRowsAt:
     node = NodeRow(node_id="one", name="gpu01")
     presences = [] if presence is None else [presence]
-    return SavedSnapshot(
+    return StoredRowsAt(
         nodes=[node], presence=presences, gpus=[GPU, OTHER], periods=periods, series=[]
     )
 

@@ -128,8 +128,8 @@ def merge_occupancies(
     ]
 
 
-class SavedSnapshot(NamedTuple):
-    """The stored rows for one time: the last of each that began at or before it."""
+class StoredRowsAt(NamedTuple):
+    """The stored rows that hold at one time: of each kind the last that began by then."""
 
     nodes: Sequence[NodeRow]
     presence: Sequence[Presence]
@@ -138,7 +138,7 @@ class SavedSnapshot(NamedTuple):
     series: Sequence[SeriesRow]
 
 
-def nodes_at(at: float, stored: SavedSnapshot, live: WriteBatch) -> list[NodeAt]:
+def nodes_at(at: float, stored: StoredRowsAt, live: WriteBatch) -> list[NodeAt]:
     """Each node as of a time; nodes that had not reported yet are left out."""
     presence = {interval.node_id: interval for interval in stored.presence}
     for interval in live.presence:
@@ -164,7 +164,7 @@ def nodes_at(at: float, stored: SavedSnapshot, live: WriteBatch) -> list[NodeAt]
     ]
 
 
-def _rows_at(at: float, stored: SavedSnapshot, live: WriteBatch) -> Iterable[SeriesRow]:
+def _rows_at(at: float, stored: StoredRowsAt, live: WriteBatch) -> Iterable[SeriesRow]:
     """The finest row of each node that contains a time."""
     finest = {row.node_id: row for row in stored.series}
     for row in live.series:
@@ -175,7 +175,7 @@ def _rows_at(at: float, stored: SavedSnapshot, live: WriteBatch) -> Iterable[Ser
 
 
 def _gpus_at(
-    at: float, stored: SavedSnapshot, live: WriteBatch
+    at: float, stored: StoredRowsAt, live: WriteBatch
 ) -> Iterator[tuple[GpuOfNode, Period, float]]:
     """Each GPU with its last period that began by `at`, and the start of its state."""
     started = {_gpu_key(gpu): [period] for gpu, period in stored.periods}

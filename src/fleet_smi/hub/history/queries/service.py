@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from fleet_smi.hub.history.queries.backfill import backfill_points, missing_starts
 from fleet_smi.hub.history.queries.merge_live import (
-    SavedSnapshot,
+    StoredRowsAt,
     filter_batch,
     merge_batches,
     merge_gpus,
@@ -281,7 +281,7 @@ class HistoryService:
 
     def _fleet(self, at: float, live: WriteBatch) -> FleetView:
         queries = self._queries
-        stored = SavedSnapshot(
+        stored = StoredRowsAt(
             nodes=merge_nodes(queries.nodes(), live),
             presence=queries.presence_at(at),
             gpus=merge_gpus(queries.gpus(), live),
