@@ -148,6 +148,13 @@ def test_the_index_lists_every_page() -> None:
     assert listed == {path.name for path in (PROJECT / "docs").glob("*.md")} - {"index.md"}
 
 
+def test_every_file_of_the_contributors_index_exists() -> None:
+    index = section(page("CONTRIBUTING.md"), "Where to look")
+    named = [name for name in code_spans(index) if "/" in name or name.endswith(".py")]
+    assert len(named) > 40
+    assert [name for name in named if not (PROJECT / "src/fleet_smi" / name).exists()] == []
+
+
 def test_the_architecture_is_one_screen() -> None:
     assert len(page("ARCHITECTURE.md").splitlines()) <= 60
 
