@@ -13,6 +13,7 @@
   x DeliveryError           a report did not get through, or the hub did not answer
     + Unreachable           no response, or not in time
       - Throttled           the hub takes no more from this sender now, and says until when
+      - OutOfOrder          the hub lacks reports from before this one: resend them first
     + Refused               access denied: key, token, host key
     + Undecodable           the data is not a report
       - EmptyReport         no data: a file that its writer has just created
@@ -90,6 +91,10 @@ class Throttled(Unreachable):
     def __init__(self, message: str, retry_after_seconds: float) -> None:
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class OutOfOrder(Unreachable):
+    """The hub lacks reports that were sent before this one: they have to be sent again first."""
 
 
 class Refused(DeliveryError):

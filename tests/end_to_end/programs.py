@@ -152,14 +152,15 @@ class LoopbackMachine(AgentMachine):
 
 
 class LoopbackHub:
-    """A hub on a fixed port of this machine, which can be restarted."""
+    """A hub on a fixed port of this machine, which can be restarted; settings by their names."""
 
-    def __init__(self, lab: Lab, *flags: str) -> None:
+    def __init__(self, lab: Lab, *flags: str, **settings: str) -> None:
         self.folder = lab.folder
         self.state = lab.folder / "hub"
         self.port = free_port()
         self.url = f"{'https' if '--tls' in flags else 'http'}://127.0.0.1:{self.port}"
         self.env = os.environ | _SHORT_INTERVALS | {"FLEET_SMI_HUB_STATE": str(self.state)}
+        self.env |= {f"FLEET_SMI_HUB_{name.upper()}": value for name, value in settings.items()}
         self._lab = lab
         self._flags = flags
         self.program = self._started()

@@ -37,6 +37,11 @@ class ReportingHub:
             )
         return self.hub.receipt(sent)
 
+    def make_room(self) -> None:
+        """Let the history be written, and the hub see it."""
+        self.stored.is_full = self.stored.is_behind = False
+        self.hub.publish()
+
     def save(self) -> None:
         """Write everything, and look at what has been written."""
         for _ in range(2):
@@ -64,7 +69,7 @@ def test_reports_that_a_full_history_cannot_take_are_shown_and_requested_again(
     assert shown.sequence == 29
     node.save()
     assert (during.kept, node.report(30).kept) == (9, 9)
-    node.stored.is_full = node.stored.is_behind = False
+    node.make_room()
     after = node.report(31)
     assert during.hub == before.hub != after.hub
     assert after.kept == 9
@@ -93,10 +98,28 @@ def test_a_backlog_that_met_a_full_history_is_recorded_from_where_it_was(
     node.stored.is_full = node.stored.is_behind = True
     node.report(*range(10, 20))
     node.save()
-    node.stored.is_full = node.stored.is_behind = False
+    node.make_room()
     node.report(*range(10, 40))  # the agent was refused meanwhile, and begins again
     node.save()
     node.save()
     node.history.remove_node(NODE_ID, node.now)
     node.history.flush()
     assert [one.holder.pid for one in node.stored.occupancies()] == list(range(1000, 1040))
+
+
+def test_what_follows_an_unrecorded_report_is_not_recorded_before_it(node: ReportingHub) -> None:
+    node.report(*range(10))
+    node.stored.is_full = node.stored.is_behind = True
+    during = node.report(10, 11)
+    # Written by now, by its thread, while the rest of the same report is applied.
+    node.stored.is_full = node.stored.is_behind = False
+    assert node.report(12, 13).hub == during.hub
+    node.make_room()
+    assert node.hub.receipt_id != during.hub
+    node.report(*range(10, 14))
+    node.history.remove_node(NODE_ID, node.now)
+    node.history.flush()
+    assert [one.holder.pid for one in node.stored.occupancies()] == list(range(1000, 1014))
+    shown = node.hub.fleet.node(NODE_ID, node.now)
+    assert shown is not None
+    assert shown.missing_reports == 0

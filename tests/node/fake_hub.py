@@ -16,7 +16,8 @@ from tests.machines import wait_until
 class FakeHub:
     """Acknowledges reports as the hub does; only what is `durable` survives `kill`.
 
-    `request_received` is set by any request; requests wait while `hanging` is set.
+    `request_received` is set by any request; requests wait while `hanging` is set. With
+    `is_older_version` it takes reports that do not continue what it has.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class FakeHub:
         self.batches: list[int] = []
         self.requests: list[tuple[str, str]] = []
         self.stores_reports = True
+        self.is_older_version = False
         self.interval_seconds: float | None = None
         self.error: tuple[int, str] | None = None
         self.rejects: Callable[[Snapshot], bool] = lambda _: False
@@ -71,7 +73,10 @@ class FakeHub:
             return status, {"error": {"code": code, "message": f"said {code}"}}
         if path == "/api/v1/join":
             return 200, {"token": f"own-token-of-{msgspec.json.decode(body)['node_id']}"}
-        snapshots = decode_report(body).snapshots
+        report = decode_report(body)
+        snapshots, instance = report.snapshots, f"life {self.instance_number}"
+        if report.hub not in (None, instance) and not self.is_older_version:
+            return 409, {"error": {"code": "out_of_order", "message": "reports are missing"}}
         if any(self.rejects(each) for each in snapshots):
             return 422, {"error": {"code": "undecodable", "message": "not a report"}}
         self.batches.append(len(snapshots))
@@ -81,7 +86,7 @@ class FakeHub:
         last = snapshots[-1]
         durable = [each.sequence for each in self.durable if each.run_id == last.run_id]
         return 200, Receipt(
-            hub=f"life {self.instance_number}",
+            hub=instance,
             kept=max(durable, default=None),
             interval_seconds=self.interval_seconds,
         )

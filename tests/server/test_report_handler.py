@@ -13,7 +13,7 @@ import pytest
 
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.fleet_csv import fleet_csv
-from fleet_smi.wire.report import decode_receipt, encode_report_json
+from fleet_smi.wire.report import Report, decode_receipt, encode_report_json
 from tests.builders import gpu, process, snapshot
 from tests.machines import wait_until
 from tests.server.threaded_hub import REPORTS_PATH, ThreadedHub, error_code
@@ -67,6 +67,35 @@ def test_the_receipt_names_the_hub_and_the_durable_sequence(hub: ThreadedHub, to
     assert first.hub == hub.server.hub.instance_id
     sequences = iter(range(2, 10_000))
     wait_until(lambda: (receipt(next(sequences)).kept or 0) >= 1)
+
+
+def test_a_report_that_continues_what_the_hub_lacks_is_refused_as_a_whole(
+    hub: ThreadedHub, token: str
+) -> None:
+    receipt = decode_receipt(hub.report(now(sequence=1), token=token).body)
+    assert hub.report(now(sequence=2), token=token, continued=receipt.hub).status == 200
+    refused = hub.report(now(sequence=3), token=token, continued="an-earlier-run")
+    assert (refused.status, error_code(refused)) == (409, "out_of_order")
+    assert hub.fleet().nodes[0].sequence == 2
+    assert hub.report(now(sequence=3), token=token).status == 200
+
+
+def test_a_large_report_is_refused_when_the_history_stops_being_full_half_way(
+    hub: ThreadedHub, token: str
+) -> None:
+    running = hub.server.hub
+    deliver = hub.server._push.receive
+
+    def receive(report: Report) -> None:
+        deliver(report)
+        running.receipt_id = "another"
+
+    hub.server._push.receive = receive  # type: ignore[method-assign]
+    cards = [gpu(index) for index in range(16)]
+    many = [now(*cards, sequence=number) for number in range(1, 101)]
+    refused = hub.report(*many, token=token)
+    assert (refused.status, error_code(refused)) == (409, "out_of_order")
+    assert 1 < hub.fleet().nodes[0].sequence < 100
 
 
 def test_msgpack_and_json_are_equivalent(hub: ThreadedHub, token: str) -> None:

@@ -17,7 +17,7 @@ from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.server.hub_server import HubServer
-from fleet_smi.wire.report import encode_report_json
+from fleet_smi.wire.report import encode_report, encode_snapshot
 from tests.machines import wait_until
 
 REPORTS_PATH = "/api/v1/reports"
@@ -90,11 +90,24 @@ class ThreadedHub:
         body = msgspec.json.encode(value)
         return self.request(method, path, body, token=token, Content_Type="application/json")
 
-    def report(self, *snapshots: Snapshot, token: str, sent_at: float | None = None) -> Response:
-        """Send a report of these snapshots, oldest first, as a node does."""
-        body = encode_report_json(snapshots, sent_at or snapshots[-1].taken_at)
+    def report(
+        self,
+        *snapshots: Snapshot,
+        token: str,
+        sent_at: float | None = None,
+        continued: str | None = None,
+    ) -> Response:
+        """Send a report of these snapshots, oldest first, as a node does.
+
+        `continued` is the `hub` of the receipt for the report before.
+        """
+        body = encode_report(
+            [encode_snapshot(each) for each in snapshots],
+            sent_at or snapshots[-1].taken_at,
+            continued,
+        )
         return self.request(
-            "POST", REPORTS_PATH, body, token=token, Content_Type="application/json"
+            "POST", REPORTS_PATH, body, token=token, Content_Type="application/msgpack"
         )
 
     def join_and_report(self, *snapshots: Snapshot) -> str:

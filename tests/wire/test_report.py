@@ -173,6 +173,16 @@ def test_an_impossible_sending_time_is_none() -> None:
     assert report.age_seconds(report.snapshots[0]) == 0
 
 
+def test_a_report_says_what_it_continues_also_where_another_field_is_bad() -> None:
+    sent = encode_snapshot(snapshot(gpu()))
+    assert decode_report(encode_report([sent], NOON)).hub is None
+    assert decode_report(encode_report([sent], NOON, "run-of-hub")).hub == "run-of-hub"
+    bad = msgspec.to_builtins(snapshot(gpu())) | {"name": 7}
+    assert decode_report(report_of(bad, hub="run-of-hub")).hub == "run-of-hub"
+    assert decode_report(report_of(bad, hub="x" * 1000)).hub is None
+    assert decode_report(report_of(bad, hub=7)).hub is None
+
+
 def test_a_receipt_round_trips() -> None:
     receipt = Receipt(hub="life-1", kept=7, interval_seconds=10.0)
     assert decode_receipt(encode_receipt(receipt)) == receipt

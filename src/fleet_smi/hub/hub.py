@@ -61,8 +61,8 @@ class Hub:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.instance_id = secrets.token_hex(8)
-        # In receipts. A new one makes agents send again what is not durable, as after a restart.
-        self._receipt_id = self.instance_id
+        self.receipt_id = self.instance_id
+        """In receipts. A new one makes agents resend what is not durable, as after a restart."""
         self._is_history_full = False
         self.fleet = fleet
         self.history = history
@@ -154,7 +154,7 @@ class Hub:
         via = Via("push", snapshot.node_id)
         node_id = self.fleet.identities.node_id_of(snapshot, via)
         return Receipt(
-            hub=self._receipt_id,
+            hub=self.receipt_id,
             kept=self._checkpointer.durable_sequence(snapshot, node_id),
             interval_seconds=self._interval_seconds,
         )
@@ -242,16 +242,22 @@ class Hub:
         return self.history is None or not self.history.is_behind
 
     def _can_record(self, history: HistoryRecorder) -> bool:
-        """Whether the history can take a report; what it could not take is requested again."""
+        """Whether the history can take a report."""
         if not self._is_history_full and history.is_full:
             self._is_history_full = True
             logger.warning("the history is full: agents buffer what it cannot record")
-        # Not before there is room for more than the next few reports.
-        elif self._is_history_full and not history.is_behind:
+        return not self._is_history_full
+
+    def _resume_recording(self, history: HistoryRecorder) -> None:
+        """Request what a full history could not take, once there is room.
+
+        Never while a report is applied: its second half would be recorded without the first.
+        """
+        # Room for more than the next few reports.
+        if self._is_history_full and not history.is_behind:
             self._is_history_full = False
             logger.warning("the history is recorded again: agents resend the rest")
-            self._receipt_id = secrets.token_hex(8)
-        return not self._is_history_full
+            self.receipt_id = secrets.token_hex(8)
 
     def _restore(self) -> None:
         self._checkpointer.restore()
@@ -312,6 +318,7 @@ class Hub:
         now = self._read_clock()
         self.fleet.tick(now, self.report_delay.seconds)
         if self.history is not None:
+            self._resume_recording(self.history)
             with self._guard("history"):
                 self.history.tick(now)
         if changed := self.fleet.take_dirty():

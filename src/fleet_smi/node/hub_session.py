@@ -11,6 +11,7 @@ from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_join_token, decode_proof
 from fleet_smi.errors import (
     DeliveryError,
+    OutOfOrder,
     Refused,
     Throttled,
     Undecodable,
@@ -55,14 +56,23 @@ class HubSession:
         self._others_tried = False
 
     def send_report(
-        self, snapshots: Sequence[bytes], node_id: str, name: str, boot_id: str | None = None
+        self,
+        snapshots: Sequence[bytes],
+        node_id: str,
+        name: str,
+        boot_id: str | None = None,
+        *,
+        hub: str | None = None,
     ) -> Receipt:
-        """Send encoded snapshots; raise `Undecodable` only if the hub will never accept them."""
+        """Send encoded snapshots; raise `Undecodable` only if the hub will never accept them.
+
+        `hub` is that of the receipt for the report before, where this one continues it.
+        """
         if self._connection.token is None and not self._others_tried:
             self._recognize_hub(node_id)
         if self._connection.token is None and self._join_token is not None:
             self._join(self._join_token, {"node_id": node_id, "name": name, "boot_id": boot_id})
-        body = encode_report(snapshots, time.time())
+        body = encode_report(snapshots, time.time(), hub)
         response = self._post("/api/v1/reports", body, "application/msgpack")
         try:
             return decode_receipt(response.body)
@@ -167,6 +177,8 @@ class HubSession:
         message = f"{self._where}: {error.message}"
         if error.code == "wrong_version":
             return UnsupportedVersion(f"{message}; bring agent and hub to one version")
+        if error.code == "out_of_order":
+            return OutOfOrder(message)
         if response.status == _TOO_MANY_REQUESTS:
             return Throttled(message, _retry_after_seconds(response))
         if response.status in (401, 403):

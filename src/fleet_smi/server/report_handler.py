@@ -49,6 +49,9 @@ _BACKLOG_SECONDS = 60.0
 _BEHIND = HttpError(
     429, "history_behind", "the history is written more slowly than old reports arrive: retry", 2
 )
+_OUT_OF_ORDER = HttpError(
+    409, "out_of_order", "the hub lacks earlier reports: send all that is not durable again"
+)
 _JOIN = "let it join again with the line that `fleet-smi hub join-command` prints"
 _REVOKED = (
     "its credential was revoked, or its node was removed",
@@ -189,10 +192,14 @@ class ReportHandler:
             report = self._checked(decoded, sender)
             if isinstance(report, HttpError):
                 return report
+            receipt_id = self._hub.receipt_id
             for first in range(0, len(report.snapshots), _SNAPSHOTS_PER_STEP):
                 await asyncio.sleep(0)
                 if not self._push.is_running:
                     return _STARTING
+                # The history was full, and is not any more: the first half was not recorded.
+                if self._hub.receipt_id != receipt_id:
+                    return _OUT_OF_ORDER
                 started = time.thread_time()
                 some = report.snapshots[first : first + _SNAPSHOTS_PER_STEP]
                 self._push.receive(replace(report, snapshots=some))
@@ -221,6 +228,8 @@ class ReportHandler:
                 name=snapshot.name,
             )
             return refusal
+        if report.hub not in (None, self._hub.receipt_id):
+            return _OUT_OF_ORDER
         is_backlog = report.age_seconds(report.snapshots[0]) > _BACKLOG_SECONDS
         return _BEHIND if is_backlog and not self._hub.accepts_backlog else report
 

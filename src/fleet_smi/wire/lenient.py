@@ -81,6 +81,14 @@ class LenientDecoder:
             return None
         return value if low <= value <= high else None
 
+    def decode_text(self, raw: Raw, field: str) -> str | None:
+        """Decode a text outside of any struct; `None` when it is too long, or none."""
+        try:
+            text: str = self.decode(raw, str)
+        except DECODE_ERRORS:
+            return None
+        return text if len(text) <= max_length(field) else None
+
     def decode(self, raw: Raw | bytes, type_: Any) -> Any:
         """Decode these bytes as this type; raise one of `DECODE_ERRORS`."""
         return cached_decoder(type_, self._json).decode(raw)

@@ -1,8 +1,9 @@
 """Codec of the report: snapshots of one node as msgpack, with a version.
 
-A report is a map: `version`, `sent_at` by the node's own clock, and `snapshots`, oldest first.
-JSON of the same shape is decoded, too. The age of a snapshot is `sent_at` minus `taken_at`,
-both by the node's clock, so that no two clocks need to agree.
+A report is a map: `version`, `sent_at` by the node's own clock, `snapshots`, oldest first, and
+`hub`, the receipt of which it continues. JSON of the same shape is decoded, too. The age of a
+snapshot is `sent_at` minus `taken_at`, both by the node's clock, so that no two clocks need to
+agree.
 """
 
 from collections.abc import Sequence
@@ -29,10 +30,16 @@ MAX_SNAPSHOTS = MAX_ITEMS["snapshots"]
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """One decoded message of a node; the oldest snapshot first."""
+    """One decoded message of a node; the oldest snapshot first.
+
+    `hub` is that of the receipt for the report before. A hub that gives another one by now lacks
+    some of what was sent, and refuses the report: its sender begins again with the oldest sample
+    that is not durable, in a report without `hub`.
+    """
 
     version: int
     sent_at: float | None = None
+    hub: str | None = None
     snapshots: tuple[Snapshot, ...]
 
     def age_seconds(self, snapshot: Snapshot) -> float:
@@ -43,9 +50,10 @@ class Report(Struct, frozen=True, kw_only=True):
 class Receipt(Struct, frozen=True, kw_only=True):
     """The hub's acknowledgement of a report.
 
-    `hub` identifies this run of the hub: when it changes, what was sent and not `kept` may be
-    lost and is sent again. `kept` is the highest sequence number of the report's last run that
-    is durable; `interval_seconds` is the interval that the hub requests, if it does.
+    `hub` identifies this run of the hub, or the part of it since its history was last full: when
+    it changes, what was sent and not `kept` may be lost and is sent again. `kept` is the highest
+    sequence number of the report's last run that is durable; `interval_seconds` is the interval
+    that the hub requests, if it does.
     """
 
     hub: str
@@ -58,10 +66,13 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     return _encoder.encode(snapshot)
 
 
-def encode_report(snapshots: Sequence[bytes], sent_at: float) -> bytes:
+def encode_report(snapshots: Sequence[bytes], sent_at: float, hub: str | None = None) -> bytes:
     """Encode a report of snapshots that are already encoded."""
     raw = [Raw(snapshot) for snapshot in snapshots]
-    return _encoder.encode({"version": REPORT_VERSION, "sent_at": sent_at, "snapshots": raw})
+    continued = {} if hub is None else {"hub": hub}
+    return _encoder.encode(
+        {"version": REPORT_VERSION, "sent_at": sent_at, **continued, "snapshots": raw}
+    )
 
 
 def encode_report_json(snapshots: Sequence[Snapshot], sent_at: float) -> bytes:
@@ -93,7 +104,9 @@ def decode_report(body: bytes, *, json: bool = False) -> Report:
     _check_version(report.version)
     _check_snapshots(report.snapshots)
     snapshots = tuple([sanitize_snapshot(snapshot) for snapshot in report.snapshots])
-    return Report(version=report.version, sent_at=report.sent_at, snapshots=snapshots)
+    return Report(
+        version=report.version, sent_at=report.sent_at, hub=report.hub, snapshots=snapshots
+    )
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
@@ -113,6 +126,7 @@ class _Envelope(Struct):
     """A report whose snapshots are not decoded yet."""
 
     sent_at: Raw = Raw()
+    hub: Raw = Raw()
     snapshots: Annotated[tuple[Raw, ...], Meta(max_length=MAX_SNAPSHOTS)] = ()
 
 
@@ -149,7 +163,8 @@ def _decode_leniently(body: bytes, *, json: bool) -> Report:
     if errors and not snapshots:
         raise errors[0]
     sent_at = decoder.decode_number(envelope.sent_at, "sent_at")
-    return Report(version=REPORT_VERSION, sent_at=sent_at, snapshots=tuple(snapshots))
+    hub = decoder.decode_text(envelope.hub, "hub")
+    return Report(version=REPORT_VERSION, sent_at=sent_at, hub=hub, snapshots=tuple(snapshots))
 
 
 def _check_version(version: int) -> None:

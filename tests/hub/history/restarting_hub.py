@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fleet_smi.errors import Unreachable
+from fleet_smi.errors import OutOfOrder, Unreachable
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.database import open_database
@@ -90,8 +90,10 @@ class RestartingHub:
         self._engine = open_database(folder)
         self._begin()
 
-    def receive(self, snapshots: Sequence[Snapshot]) -> Receipt:
+    def receive(self, snapshots: Sequence[Snapshot], hub: str | None = None) -> Receipt:
         """Apply a report as a hub does; raise `Unreachable` if it restarts meanwhile."""
+        if hub not in (None, self.instance_id):
+            raise OutOfOrder("the hub was restarted")
         for one in snapshots:
             if self._chance.random() < self._ends:
                 self.restart(killed=self._chance.random() < 0.5)
@@ -173,21 +175,31 @@ class RestartingHub:
 
 
 class InProcessSession(HubSession):
-    """A session with a hub in this process while `is_up`; it breaks when the hub restarts."""
+    """A session with a hub in this process while `is_up`; it breaks when the hub restarts.
+
+    With `reconnects` the next report is sent on a new connection, as after a short restart.
+    """
 
     def __init__(self, hub: RestartingHub) -> None:
         self.is_up = True
+        self.reconnects = False
         self._hub = hub
         self._instance_id = hub.instance_id
         self._decoder = msgspec.msgpack.Decoder(Snapshot)
 
     def send_report(
-        self, snapshots: Sequence[bytes], node_id: str, name: str, boot_id: str | None = None
+        self,
+        snapshots: Sequence[bytes],
+        node_id: str,
+        name: str,
+        boot_id: str | None = None,
+        *,
+        hub: str | None = None,
     ) -> Receipt:
         before, self._instance_id = self._instance_id, self._hub.instance_id
-        if not self.is_up or before != self._instance_id:
+        if not self.is_up or (before != self._instance_id and not self.reconnects):
             raise Unreachable(f"no hub for {name}")
-        return self._hub.receive([self._decoder.decode(each) for each in snapshots])
+        return self._hub.receive([self._decoder.decode(each) for each in snapshots], hub)
 
     def close(self) -> None:
         """There is no connection to close."""

@@ -152,6 +152,10 @@ def test_all_of_a_weekend_is_found_after_a_slow_disk_has_taken_it(
                 return all(agent.is_done for agent in agents)
 
             wait_until(all_done, TIMEOUT_SECONDS)
+            nodes = client.fleet().nodes
+        assert {node.name: node.missing_reports for node in nodes} == {
+            agent.name: 0 for agent in agents
+        }
     assert "written more slowly than old reports arrive" in caplog.text  # it was too much at once
     check_history(where, agents)
 

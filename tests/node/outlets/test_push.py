@@ -83,10 +83,12 @@ def test_no_sample_is_missing_after_the_hub_was_killed_and_lost_its_last_seconds
     assert order == sorted(order), "back-filled in order"
 
 
+@pytest.mark.parametrize("is_older_version", [False, True])
 def test_a_hub_that_restarts_between_two_reports_gets_what_it_forgot_again(
-    sink: FakeHub, start: Start
+    sink: FakeHub, start: Start, is_older_version: bool
 ) -> None:
     outlet = start()
+    sink.is_older_version = is_older_version
     sink.stores_reports = False
     outlet.publish(taken(1))
     wait_until(lambda: sink.sequences() == {1})
@@ -95,6 +97,8 @@ def test_a_hub_that_restarts_between_two_reports_gets_what_it_forgot_again(
     sink.start()
     outlet.publish(taken(2))
     wait_until(lambda: sink.sequences() == {1, 2})
+    if not is_older_version:
+        assert [each.sequence for each in sink.received] == [1, 2], "in order"
 
 
 def test_back_fill_goes_in_batches_within_the_bound(sink: FakeHub, start: Start) -> None:
@@ -153,6 +157,25 @@ def test_a_sample_that_the_hub_cannot_read_does_not_hold_up_the_others(
     wait_until(lambda: sink.sequences() == {1, 2, 4, 5})
     outlet.publish(taken(6))
     wait_until(lambda: 6 in sink.sequences())
+
+
+def test_samples_beside_one_that_the_hub_cannot_read_are_resent_until_they_are_durable(
+    sink: FakeHub, start: Start
+) -> None:
+    sink.rejects = lambda each: each.sequence == 3
+    sink.stores_reports = False
+    sink.kill()
+    outlet = start()
+    for sequence in range(1, 6):
+        outlet.publish(taken(sequence))
+    sink.start()
+    wait_until(lambda: sink.sequences() == {1, 2, 4, 5})
+    sink.kill()
+    assert sink.sequences() == set()
+    sink.stores_reports = True
+    sink.start()
+    outlet.publish(taken(6))
+    wait_until(lambda: sink.sequences() == {1, 2, 4, 5, 6})
 
 
 @pytest.mark.parametrize(

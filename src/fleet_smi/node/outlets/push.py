@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.client.connection import HubConnection
-from fleet_smi.errors import DeliveryError, Throttled, Undecodable, UsageError
+from fleet_smi.errors import DeliveryError, OutOfOrder, Throttled, Undecodable, UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
@@ -111,6 +111,9 @@ class PushOutlet:
         except Throttled:
             self._update_buffer(self._buffer.return_batch)
             raise
+        except OutOfOrder:
+            # It was restarted, or its history was full, and it has taken nothing of this batch.
+            self._requeue()
         except DeliveryError:
             self._requeue()
             raise
@@ -118,27 +121,36 @@ class PushOutlet:
 
     def _post_batch(self, batch: list[EncodedSample]) -> None:
         try:
-            self._handle_receipt(self._post(batch))
+            receipt: Receipt | None = self._post(batch, self._hub_run)
         except Undecodable:
-            self._post_one_by_one(batch)
+            receipt = self._post_one_by_one(batch)
+        if receipt is None:
             self._update_buffer(self._buffer.discard)
+        else:
+            self._handle_receipt(receipt)
 
-    def _post(self, batch: list[EncodedSample]) -> Receipt:
-        return self._session.send_report([sample.data for sample in batch], *self._node)
+    def _post(self, batch: list[EncodedSample], hub: str | None) -> Receipt:
+        return self._session.send_report([sample.data for sample in batch], *self._node, hub=hub)
 
-    def _post_one_by_one(self, batch: list[EncodedSample]) -> None:
-        """Send each sample alone: one that the hub cannot decode must not cost the others."""
+    def _post_one_by_one(self, batch: list[EncodedSample]) -> Receipt | None:
+        """Send each sample alone: one that the hub cannot decode must not cost the others.
+
+        Returns the last receipt; `None` where it could decode no sample at all.
+        """
+        receipt, hub = None, self._hub_run
         for sample in batch:
             try:
-                self._post([sample])
+                receipt = self._post([sample], hub)
+                hub = receipt.hub
             except Undecodable as error:
                 self._failures.record_failure(error)
+        return receipt
 
     def _handle_receipt(self, receipt: Receipt) -> None:
         self.requested_interval_seconds = receipt.interval_seconds
         if self._hub_run not in (None, receipt.hub):
-            # It was restarted, and may have lost what was not durable. This batch is sent again
-            # as well, to keep the order.
+            # A hub of an older version, which takes a report that does not continue what it has.
+            # This batch is sent again as well, to keep the order.
             self._requeue()
             return
         self._hub_run = receipt.hub

@@ -22,6 +22,6 @@ ENDPOINTS = (
         body=Report,
         request_media_types=("application/msgpack", "application/json"),
         response=Receipt,
-        extra_statuses=(429, 503),
+        extra_statuses=(409, 429, 503),
     ),
 )
