@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from tests.builders import HOUR, NOON, gpu
 from tests.hub.history.in_memory_history import relative_times
-from tests.hub.history.reporting_node import FIRST_GPU, ReportingNode, busy_gpu
+from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode, busy_gpu
 from tests.hub.history.scripted_reports import approx_sum
 
 
@@ -92,5 +92,38 @@ def test_late_sums_are_added_to_the_hours_around_the_gap() -> None:
 def test_reports_too_late_for_any_gap_are_only_counted() -> None:
     story = ReportingNode()
     story.report_every_second(10, 20, busy_gpu(1))
+    story.report(15.5, busy_gpu(2), number=0, run_id="another")
+    assert story.recorded.history.counts()["history_reports_too_late_total"] == 1
+
+
+def test_reports_from_before_the_first_one_of_a_node_are_recorded() -> None:
+    story = ReportingNode()
+    story.report_every_second(1000, 1010, busy_gpu(1))
+    for second in range(1000):
+        story.report(second, busy_gpu(2, user="bob"), number=second + 1, run_id="before")
+    story.tick(1009)
+    story.tick(1011.5)
+    story.report(1012, gpu())
+    story.tick(1100)
+    assert relative_times(story.stored.periods(FIRST_GPU))[:2] == [(0, 1000), (1000, 1012)]
+    assert story.stored.gpu_seconds(user="bob") == approx_sum(1000.0)
+    assert story.stored.gpu_seconds(user="alice") == approx_sum(12.0)
+    assert story.recorded.history.counts()["history_reports_too_late_total"] == 0
+
+
+def test_a_node_that_lost_its_record_does_not_record_its_past_again() -> None:
+    story = ReportingNode()
+    story.report_every_second(0, 10, busy_gpu(1))
+    story.recorded.history._set_aside(NODE_ID, ValueError("a bug"))
+    story.report_every_second(10, 20, busy_gpu(1))
     story.report(5, busy_gpu(2), number=0, run_id="another")
+    assert story.recorded.history.counts()["history_reports_too_late_total"] == 1
+
+
+def test_a_past_that_has_not_been_reported_within_days_is_final() -> None:
+    story = ReportingNode(interval_seconds=HOUR)
+    for hour in range(60):
+        story.report(hour * HOUR, busy_gpu(1))
+    story.tick(60 * HOUR)
+    story.report(-HOUR, busy_gpu(2), number=0, run_id="before")
     assert story.recorded.history.counts()["history_reports_too_late_total"] == 1

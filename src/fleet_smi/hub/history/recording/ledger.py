@@ -154,9 +154,13 @@ class Ledger:
             for occupant in interval.occupants:
                 occupant.pause(start)
         self._intervals, self._since = {}, None
-        recent = [gap for gap in self.gaps if gap[1] > end - _GAP_MAX_AGE_SECONDS]
-        self.gaps = [*recent, (start, end)][-_MAX_GAPS:]
+        self._forget_gaps(end)
+        self.gaps = [*self.gaps, (start, end)][-_MAX_GAPS:]
         self._ended = [ended for ended in self._ended if self._borders_gap(ended)]
+
+    def add_past(self, end: float) -> None:
+        """Record that nothing is known of a new node before `end`: late reports may tell."""
+        self.gaps = [(0.0, end)]
 
     def rewind(self, at: float, counted_until: float, batch: WriteBatch) -> "Ledger":
         """Return the ledger that continues at a time before `counted_until`.
@@ -300,8 +304,13 @@ class Ledger:
         ended, self._hour = self._hour, hour
         # Late usage is written by `fill_gap`, added to what the successor has of that hour.
         if self._successor is None:
+            self._forget_gaps(hour)
             batch.usage += usage_rows(self._node_id, self._buckets, [ended])
             self._buckets = filter_hours(self._buckets, self._growing_hours())
+
+    def _forget_gaps(self, now: float) -> None:
+        """Forget old gaps: an hour at the edge of one stays in memory as long as it does."""
+        self.gaps = [gap for gap in self.gaps if gap[1] > now - _GAP_MAX_AGE_SECONDS]
 
     def _growing_hours(self) -> set[int]:
         """The hours whose sums may still grow: the current one and those at the edges of gaps.

@@ -114,7 +114,7 @@ class NodeRecorder:
         at = max(change.at, self._accounted_until)
         if at - self.last_report_at > self._silent_after_seconds:
             self.mark_silent(batch)
-            self._resume_at(at, batch)
+            self._resume_at(at, batch, is_new=change.is_first)
         else:
             self._account(at, batch)
         if at >= self.series.rollup_due:
@@ -243,11 +243,13 @@ class NodeRecorder:
         holds_seconds = self.series.holds_seconds
         self._silent_after_seconds = self._thresholds.silent_after_intervals * holds_seconds
 
-    def _resume_at(self, at: float, batch: WriteBatch) -> None:
+    def _resume_at(self, at: float, batch: WriteBatch, *, is_new: bool) -> None:
         """Begin counting at `at`, after a silence or with the first report of a node."""
         if self._accounted_until > -inf:
             self.ledger.add_gap(self._accounted_until, at)
             self.series.add_gap(self._accounted_until, at, batch)
+        elif is_new:
+            self.ledger.add_past(at)
         self._accounted_until = at
 
     def rewind(self, at: float, batch: WriteBatch) -> None:
