@@ -16,6 +16,7 @@ from fleet_smi.hub import stream_diff
 from fleet_smi.hub.database import nodes, open_database
 from fleet_smi.hub.history.recording.late_reports import LateReports
 from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
+from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.store import HISTORY_FILE, open_history
 from fleet_smi.model.fleet import NodeView
@@ -192,3 +193,20 @@ def test_records_that_cannot_be_restored_are_set_aside_at_start(tmp_path: Path) 
         reporter.send()
         assert "restored" not in trouble(hub, "bad")
         assert len(views(hub)["bad"].gpus) == 1
+
+
+def test_a_row_that_the_database_rejects_is_shown_at_its_node_and_as_a_gap(tmp_path: Path) -> None:
+    without_end = Presence(node_id="id-of-bad", start=5.0, end=None)
+    with ThreadedHub(tmp_path) as hub, closing(HubClient(hub.url)) as client:
+        for name in ("bad", "good"):
+            hub.join_and_report(snapshot(gpu(), node=name, taken_at=time.time()))
+        assert hub.server.archive is not None
+        hub.server.archive._writer.put(WriteBatch(presence=[without_end]))
+
+        def troubles() -> dict[str, str | None]:
+            return {node.name: node.trouble for node in client.fleet().nodes}
+
+        wait_until(lambda: "history" in (troubles()["bad"] or ""))
+        assert troubles()["good"] is None
+        (gap,) = client.storage_status().gaps
+        assert "1 rows cannot be written, first of presence" in gap.why

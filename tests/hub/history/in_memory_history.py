@@ -5,7 +5,14 @@ from typing import Any
 
 from fleet_smi.fleet.fleet import FleetChange, FleetState
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.recording.rows import Checkpoint, NodeRow, Presence, UsageRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import (
+    Checkpoint,
+    NodeRow,
+    Presence,
+    RejectedRow,
+    UsageRow,
+    WriteBatch,
+)
 from fleet_smi.hub.history.series.codec import MAX_ROW_SECONDS, slice_row_at
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.model.history import Gap, GpuOfNode, Occupancy, Period, RibbonPoint
@@ -53,6 +60,9 @@ class InMemoryHistory:
 
     def is_written(self, number: int) -> bool:
         return number <= len(self.batches)
+
+    def take_rejected(self) -> list[RejectedRow]:
+        return []
 
     def put_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._checkpoints[checkpoint.node_id] = checkpoint

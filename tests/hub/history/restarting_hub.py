@@ -14,7 +14,7 @@ from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.recording.rows import Checkpoint, RejectedRow, WriteBatch
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import open_history
@@ -60,6 +60,9 @@ class DelayedWriter:
 
     def is_written(self, number: int) -> bool:
         return number <= self._last_queued and self._writer.is_written(number)
+
+    def take_rejected(self) -> list[RejectedRow]:
+        return []
 
     def checkpoints(self) -> Iterable[Checkpoint]:
         return self._writer.checkpoints()

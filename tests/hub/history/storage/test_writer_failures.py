@@ -4,43 +4,76 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine, event
 
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.recording.rows import Checkpoint, Presence, WriteBatch
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
-from tests.hub.history.batches import (
-    DAY,
-    numbered_batch,
-)
+from tests.hub.history.batches import DAY, gpu, node, numbered_batch, occupancy, period, place
 from tests.hub.history.storage.writing import WITH_NUMBERS, all_written, rows_in, writing
 from tests.machines import small_disk, wait_until
 from tests.postgres import Postgres
 
 
-def test_an_unwritable_batch_is_dropped_alone(
+def test_a_row_that_the_database_rejects_is_left_out_alone(
     store: HistoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     unwritable = numbered_batch(2)
-    unwritable.presence = [
-        *unwritable.presence,
-        Presence(node_id="id-1", start=5.0, end=None),
-    ]
+    unwritable.presence.insert(0, Presence(node_id="id-7", start=5.0, end=None))
     with writing(store) as writer:
         for batch in (numbered_batch(1), unwritable, numbered_batch(3)):
             writer.put(batch)
         all_written(writer)
+        rejected = [(row.name, row.node_id) for row in writer.take_rejected()]
     found = rows_in(store, *WITH_NUMBERS)
-    assert {len(rows) for rows in found.values()} == {2}
+    assert {len(rows) for rows in found.values()} == {3}
+    assert rejected == [("presence", "id-7")]
+    assert writer.take_rejected() == []
     (gap,) = HistoryQueries(store).gaps(0.0, DAY + 1e6)
     assert "NULL" in gap.why or "null" in gap.why
-    # The batches before and after it are written: their time is no part of the gap.
+    # The batches before and after it are whole: their time is no part of the gap.
     assert gap.end is not None
     assert 0 < gap.end - gap.start <= 2.0
     assert "cannot be written" in caplog.text
     assert writer.current_gap is None
+
+
+def test_the_other_rows_of_a_batch_are_written_in_their_order(store: HistoryStore) -> None:
+    start = float(DAY + 10)
+    without_end: Any = None
+    batch = numbered_batch(1)
+    batch.removed_occupancies.append((place(), start, 100))
+    batch.occupancies = [
+        (place(), occupancy(start, start + 80)),  # removed first, and there again
+        (place(), occupancy(0.0, without_end)),
+    ]
+    batch.periods.insert(0, (place(), period(0.0, without_end)))
+    hour = batch.usage[0]
+    batch.usage = [replace(hour, state=without_end), hour, replace(hour, state=without_end)]
+    with writing(store) as writer:
+        for each in (numbered_batch(1), batch):
+            writer.put(each)
+        all_written(writer)
+        assert len(writer.take_rejected()) == 4
+    (found,) = HistoryQueries(store).occupancies(0.0, 1e12)
+    assert [(one.start, one.end) for one in found.occupancies] == [(start, start + 80)]
+    (day,) = rows_in(store, "person_days")["person_days"]
+    assert day[2] == hour.sums.gpu_seconds, "counted once"
+
+
+def test_a_description_that_cannot_be_written_does_not_cost_the_rows_of_its_node(
+    store: HistoryStore,
+) -> None:
+    with writing(store) as writer:
+        writer.put(WriteBatch(nodes=[node(name=None)], gpus=[gpu(vendor=None)]))
+        writer.put(WriteBatch(periods=[(place(), period(1.0, 2.0))]))
+        all_written(writer)
+    (found,) = HistoryQueries(store).periods(None, 0.0, 9.0)
+    assert (found.gpu.node, found.gpu.uuid) == ("id-1", "GPU-a")
 
 
 def test_a_locked_database_blocks_no_caller_and_is_written_later(

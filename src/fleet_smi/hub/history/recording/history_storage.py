@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.recording.rows import Checkpoint, RejectedRow, WriteBatch
 from fleet_smi.hub.history.series.series_row import SeriesRow
 
 
@@ -27,6 +27,9 @@ class HistoryStorage(Protocol):
     @property
     def is_failing(self) -> bool:
         """Whether the last attempt to write has failed."""
+
+    def take_rejected(self) -> list[RejectedRow]:
+        """The rows that could never be written, since the last call."""
 
     def checkpoints(self) -> Iterable[Checkpoint]:
         """The latest checkpoint of each node; raise `StateError` when they cannot be read."""

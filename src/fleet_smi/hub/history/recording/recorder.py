@@ -91,6 +91,9 @@ class HistoryRecorder:
             self._check_nodes()
         if not now < self._flush_due <= now + _FLUSH_SECONDS:
             self.flush()
+        for row in self._storage.take_rejected():
+            if row.node_id is not None:
+                self._faults.record(row.node_id, row.error)
 
     @property
     def latest_report_at(self) -> float:

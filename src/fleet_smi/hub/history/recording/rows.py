@@ -1,5 +1,7 @@
 """The rows of a write batch: the types that the recorder hands to the storage queue."""
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
@@ -42,21 +44,32 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     data: bytes
 
 
+class RejectedRow(NamedTuple):
+    """A row that the database rejects: the list that it is from, and its node if it has one."""
+
+    name: str
+    node_id: str | None
+    error: Exception
+
+
 class WriteBatch(Struct, kw_only=True):
-    """Rows that are written in one transaction. Writing the same rows twice changes nothing."""
+    """Rows that are written in one transaction, in the order of these fields.
+
+    Writing the same rows twice changes nothing.
+    """
 
     nodes: list[NodeRow] = []
     gpus: list[GpuOfNode] = []
     periods: list[tuple[GpuKey, Period]] = []
+    removed_occupancies: list[tuple[GpuKey, float, int]] = []
+    """GPU, start and pid of rows that late reports have shown to be parts of others."""
     occupancies: list[tuple[GpuKey, Occupancy]] = []
     presence: list[Presence] = []
     series: list[SeriesRow] = []
-    usage: list[UsageRow] = []
     moments: list[RibbonPoint] = []
     gaps: list[Gap] = []
+    usage: list[UsageRow] = []
     checkpoints: list[Checkpoint] = []
-    removed_occupancies: list[tuple[GpuKey, float, int]] = []
-    """GPU, start and pid of rows that late reports have shown to be parts of others."""
     removed_nodes: list[str] = []
     """Ids of nodes whose checkpoints are to be deleted."""
 

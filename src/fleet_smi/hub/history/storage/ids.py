@@ -145,6 +145,13 @@ class IdCache:
         for user in users:
             self.person.forget(user)
 
+    def forget_description(self, batch: WriteBatch) -> None:
+        """Drop the descriptions in a batch that cannot be written: they would fail each time."""
+        for node in batch.nodes:
+            self._nodes.pop(node.node_id, None)
+            self.node.forget(node.node_id)
+        self.forget([(gpu.node_id, gpu.uuid) for gpu in batch.gpus], ())
+
     def invalidate(self) -> None:
         """Drop all cached ids."""
         for ids in self._tables:

@@ -1,7 +1,8 @@
 """History writer: a thread that writes queued batches, retries failures and prunes old rows.
 
 Each batch is written in one transaction. What cannot be written stays in the queue: when that is
-full, the hub records no further reports, and agents buffer them until it does again.
+full, the hub records no further reports, and agents buffer them until it does again. Only a row
+that the database rejects is left out; that is logged, and shown as a gap and at its node.
 """
 
 import logging
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, select
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.history.recording.restore import end_open_intervals
-from fleet_smi.hub.history.recording.rows import Checkpoint, WriteBatch
+from fleet_smi.hub.history.recording.rows import Checkpoint, RejectedRow, WriteBatch
 from fleet_smi.hub.history.series.codec import GRAINS, MAX_ROW_SECONDS
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage import schema
@@ -23,6 +24,7 @@ from fleet_smi.hub.history.storage.ids import IdCache
 from fleet_smi.hub.history.storage.inserts import write_batch, write_gap
 from fleet_smi.hub.history.storage.queue import QueuedBatch, WriteQueue
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
+from fleet_smi.hub.history.storage.row_isolation import write_isolated
 from fleet_smi.hub.history.storage.series_reader import read_unfinished_rows
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.hub.history.storage.unreferenced import prune_unreferenced
@@ -35,6 +37,7 @@ _MAX_BATCHES_PER_TRANSACTION = 32
 _UNREFERENCED_AFTER_SECONDS = 3600.0
 # Of a full queue: above it old reports, which can wait with their agents, are refused.
 _BACKLOG_SHARE = 0.5
+_MAX_REJECTED = 1000  # that wait to be shown
 _FINISHED = object()
 
 
@@ -69,7 +72,8 @@ class HistoryWriter:
         self._max_queued_bytes = max_queued_bytes
         self._lost: list[Gap] = []
         self._writing: list[QueuedBatch] = []
-        self._batches_per_transaction = _MAX_BATCHES_PER_TRANSACTION
+        self._isolates_rows = False
+        self._rejected: list[RejectedRow] = []
         self._ids = IdCache()
         self._recorded_damage: str | None = None
         self._restored = False
@@ -127,6 +131,12 @@ class HistoryWriter:
         """Whether a batch is on disk."""
         return self.last_written >= number
 
+    def take_rejected(self) -> list[RejectedRow]:
+        """The rows that the database rejected, since the last call."""
+        with self._wake:
+            rejected, self._rejected = self._rejected, []
+        return rejected
+
     def checkpoints(self) -> list[Checkpoint]:
         """Read the checkpoints of the previous hub; raise `StateError`."""
         with self._store.read_transaction() as connection:
@@ -153,7 +163,8 @@ class HistoryWriter:
                     lambda: self._closing or len(self._queue), self._seconds_until_prune()
                 )
                 # Under one lock, so that `pending_batches` always sees the taken ones.
-                closing, taken = self._closing, self._queue.take(self._batches_per_transaction)
+                count = 1 if self._isolates_rows else _MAX_BATCHES_PER_TRANSACTION
+                closing, taken = self._closing, self._queue.take(count)
                 self._writing = taken
             if taken:
                 self._attempt(self._write, taken)
@@ -174,7 +185,7 @@ class HistoryWriter:
         except StateError as error:
             self._retry_later(str(error), taken)
         except Exception as error:  # noqa: BLE001  # one bad row must not end the history
-            self._drop_unwritable(error, taken)
+            self._handle_unwritable(error, taken)
         else:
             if self.failures:
                 logger.warning("history is written again after %d failures", self.failures)
@@ -187,6 +198,7 @@ class HistoryWriter:
                 self.last_written = taken[-1].number
 
     def _write(self, taken: list[QueuedBatch]) -> None:
+        rejected: list[RejectedRow] = []
         with self._store.write_transaction() as connection:
             for gap in self._gaps():
                 write_gap(connection, gap)
@@ -196,13 +208,26 @@ class HistoryWriter:
                 closed = end_open_intervals(
                     _read_checkpoints(connection), partial(read_unfinished_rows, connection)
                 )
-                write_batch(connection, self._ids, closed)
+                rejected += self._write_batch(connection, closed)
             for queued in taken:
-                write_batch(connection, self._ids, queued.batch)
+                rejected += self._write_batch(connection, queued.batch)
+            if rejected:
+                write_gap(connection, _rejection_gap(rejected, taken))
         self._restored = True
         self._recorded_damage = self._store.damage_message
         self._lost = []
-        self._batches_per_transaction = _MAX_BATCHES_PER_TRANSACTION
+        self._isolates_rows = False
+        for row in rejected:
+            logger.error("%s: a row cannot be written", row.name, exc_info=row.error)
+        with self._wake:
+            self._rejected = [*self._rejected, *rejected][-_MAX_REJECTED:]
+
+    def _write_batch(self, connection: Connection, batch: WriteBatch) -> list[RejectedRow]:
+        """Write a batch; return the rows that were left out, if rows are isolated."""
+        if self._isolates_rows:
+            return write_isolated(connection, self._ids, batch)
+        write_batch(connection, self._ids, batch)
+        return []
 
     def _gaps(self) -> Iterator[Gap]:
         yield from self._lost
@@ -251,18 +276,28 @@ class HistoryWriter:
             self._queue.requeue(taken)
             self._wake.wait_for(lambda: self._closing, wait_seconds)
 
-    def _drop_unwritable(self, error: Exception, taken: list[QueuedBatch]) -> None:
-        """Drop a batch that can never be written, found by writing one batch at a time."""
+    def _handle_unwritable(self, error: Exception, taken: list[QueuedBatch]) -> None:
+        """Write the next batch row by row; drop one that cannot even be written so."""
         self._ids.invalidate()
         self._end_prune()
-        self._batches_per_transaction = 1
+        if not taken:
+            logger.error("old history cannot be deleted", exc_info=error)
+            return
         with self._wake:
-            if len(taken) > 1:
+            if not self._isolates_rows:
+                self._isolates_rows = True
                 self._queue.requeue(taken)
                 return
             self._queue.done(taken)
         self._lost += [Gap(start=one.since, end=one.at, why=f"a bug: {error!r}") for one in taken]
         logger.error("dropped a history batch that cannot be written", exc_info=error)
+
+
+def _rejection_gap(rejected: list[RejectedRow], taken: list[QueuedBatch]) -> Gap:
+    """The time in which rows are missing, and why; the hub's log has each of them."""
+    first = rejected[0]
+    why = f"a bug: {len(rejected)} rows cannot be written, first of {first.name}: {first.error!r}"
+    return Gap(start=taken[0].since, end=taken[-1].at, why=why)
 
 
 def _read_checkpoints(connection: Connection) -> list[Checkpoint]:
