@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
+from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.ids import IdCache
@@ -22,6 +23,7 @@ from tests.hub.history.batches import (
     numbered_batch,
     occupancy,
     period,
+    series_row,
     usage,
 )
 
@@ -135,3 +137,32 @@ def test_the_gpus_of_a_node_that_has_not_reported_yet_stay(store: HistoryStore) 
         write_batch(connection, IdCache(), WriteBatch(removed_nodes=["id-1"]))
     prune(store, IdCache(), 0.0, NOW + 30 * 86_400)
     assert not names_in(store)[1]
+
+
+def layouts_in(store: HistoryStore) -> set[str]:
+    with store.read_transaction() as connection:
+        return set(connection.scalars(select(schema.layouts.c.uuids)))
+
+
+def test_layouts_are_deleted_with_the_last_series_row_that_has_them(store: HistoryStore) -> None:
+    ids, old, recent = IdCache(), DAY, DAY + 90_000
+    invented = [
+        replace(series_row(old), node_id=f"other-{number}", uuids=(f"GPU-{number}", "GPU-b"))
+        for number in range(1_200)
+    ]
+    first = WriteBatch(series=[*invented, series_row(old)])
+    with store.write_transaction() as connection:
+        write_batch(connection, ids, first)
+        write_batch(connection, ids, WriteBatch(series=[series_row(recent)]))
+    prune(store, ids, keep_seconds=1e12)
+    assert len(layouts_in(store)) == 1_201
+    with store.write_transaction() as connection:
+        connection.execute(delete(schema.series).where(schema.series.c.start < recent))
+    prune(store, ids, keep_seconds=1e12)
+    assert layouts_in(store) == {'["GPU-a","GPU-b"]'}
+    # A layout that is used again gets a row again, and its series rows are read by it.
+    with store.write_transaction() as connection:
+        write_batch(connection, ids, first)
+    assert len(layouts_in(store)) == 1_201
+    found = HistoryQueries(store).series("other-7", old, old + 60)
+    assert found.gpus.keys() == {"GPU-7", "GPU-b"}

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection, Table
 
 from fleet_smi.hub.history.recording.rows import NodeRow, WriteBatch
-from fleet_smi.hub.history.series.layout import RowLayout, encode_layout
+from fleet_smi.hub.history.series.layout import RowLayout, decode_layout, encode_layout
 from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.hub.history.storage.bulk import execute_bulk, select_each
 from fleet_smi.hub.history.storage.schema import (
@@ -27,6 +27,7 @@ from fleet_smi.model.history import GpuOfNode
 RowName = TypeVar("RowName")
 UserGroup = tuple[str, str]
 LayoutName = tuple[tuple[str, ...], RowLayout]
+_decode_uuids = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class _TableIds(Generic[RowName]):
@@ -144,6 +145,11 @@ class IdCache:
             self.gpu.forget(gpu_key)
         for user in users:
             self.person.forget(user)
+
+    def forget_layouts(self, layouts: Iterable[tuple[str, str]]) -> None:
+        """Drop the ids of layouts whose rows, with these UUIDs and figures, were deleted."""
+        for uuids, figures in layouts:
+            self.layout.forget((_decode_uuids(uuids), decode_layout(figures)))
 
     def forget_description(self, batch: WriteBatch) -> None:
         """Drop the descriptions in a batch that cannot be written: they would fail each time."""

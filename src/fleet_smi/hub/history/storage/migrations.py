@@ -65,6 +65,11 @@ def _to_version_3(connection: Connection) -> None:
     connection.execute(text("DROP TABLE old_layouts"))
 
 
+def _to_version_4(connection: Connection) -> None:
+    """Index the layouts of series rows, so that those without rows can be deleted."""
+    schema.SERIES_LAYOUT_INDEX.create(connection)
+
+
 def _weekly_usage_sql(key: str) -> str:
     sums = [f"sum({name})" for name in SUM_COLUMNS]
     # Buckets are integers, so `/` rounds down in both databases.
@@ -79,7 +84,7 @@ def _weekly_usage_sql(key: str) -> str:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_to_version_2, _to_version_3)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_to_version_2, _to_version_3, _to_version_4)
 """Steps from version 1 to 2, 2 to 3, and so on. A new database is created from `metadata`."""
 
 

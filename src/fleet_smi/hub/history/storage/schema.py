@@ -168,6 +168,8 @@ series = Table(
     Column("data", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
+# Finds the layouts that no row has any more without reading the rows, which are most of the file.
+SERIES_LAYOUT_INDEX = Index("series_by_layout", series.c.layout)
 
 
 usage_hours = Table(

@@ -1,4 +1,4 @@
-"""Deletion of people and GPUs to which no row of the ledger refers any more.
+"""Deletion of people, GPUs and series layouts to which no other row refers any more.
 
 Their names come from the nodes: without this, a node that makes up a new user or GPU with every
 report would fill the database with rows that outlive all retention.
@@ -23,6 +23,8 @@ def prune_unreferenced(store: HistoryStore, ids: IdCache) -> Iterator[None]:
     after = 0
     while (last := _delete_gpus(store, ids, after)) is not None:
         after = last
+        yield
+    while _delete_layouts(store, ids):
         yield
 
 
@@ -74,6 +76,20 @@ def _delete_gpus(store: HistoryStore, ids: IdCache, after: int) -> int | None:
             _delete(connection, schema.gpus, gpus.key, [*gone])
         ids.forget(gone.values(), ())
     return rows[-1][0] if rows else None
+
+
+def _delete_layouts(store: HistoryStore, ids: IdCache) -> int:
+    layouts = schema.layouts.c
+    unused = select(layouts.key, layouts.uuids, layouts.figures).where(
+        ~exists().where(schema.series.c.layout == layouts.key)
+    )
+    with store.read_transaction() as connection:
+        rows = connection.execute(unused.limit(_ROWS_PER_STEP)).all()
+    if rows:
+        with store.write_transaction() as connection:
+            _delete(connection, schema.layouts, layouts.key, [key for key, _, _ in rows])
+        ids.forget_layouts([(uuids, figures) for _, uuids, figures in rows])
+    return len(rows)
 
 
 def _delete(
