@@ -69,13 +69,14 @@ def test_reports_that_a_full_history_cannot_take_are_shown_and_requested_again(
     assert shown.sequence == 29
     node.save()
     assert (during.kept, node.report(30).kept) == (9, 9)
+    assert (before.recorded, during.recorded) == (True, False)
     node.make_room()
     after = node.report(31)
     assert during.hub == before.hub != after.hub
     assert after.kept == 9
     # As an agent does for a hub with another id: all that is not durable, the oldest first.
     again = node.report(*range(10, 32))
-    assert again.kept is None
+    assert (again.kept, again.recorded) == (None, True)
     node.report(32, 33)
     node.history.tick(node.now + 2)
     node.history.tick(node.now + 4)

@@ -17,7 +17,8 @@ class FakeHub:
     """Acknowledges reports as the hub does; only what is `durable` survives `kill`.
 
     `request_received` is set by any request; requests wait while `hanging` is set. With
-    `is_older_version` it takes reports that do not continue what it has.
+    `is_older_version` it takes reports that do not continue what it has. While its history
+    `is_full`, it records none; `make_room` requests them again.
     """
 
     def __init__(self) -> None:
@@ -27,6 +28,7 @@ class FakeHub:
         self.requests: list[tuple[str, str]] = []
         self.stores_reports = True
         self.is_older_version = False
+        self.is_full = False
         self.interval_seconds: float | None = None
         self.error: tuple[int, str] | None = None
         self.rejects: Callable[[Snapshot], bool] = lambda _: False
@@ -62,6 +64,11 @@ class FakeHub:
         self.received = list(self.durable)
         self.instance_number += 1  # receipts show agents that the hub has restarted
 
+    def make_room(self) -> None:
+        """Record reports again, and request those that were not."""
+        self.is_full = False
+        self.instance_number += 1
+
     def sequences(self, run_id: str | None = None) -> set[int]:
         """Return the received sequence numbers, of one run or of all."""
         return {each.sequence for each in self.received if run_id in (None, each.run_id)}
@@ -80,7 +87,7 @@ class FakeHub:
         if any(self.rejects(each) for each in snapshots):
             return 422, {"error": {"code": "undecodable", "message": "not a report"}}
         self.batches.append(len(snapshots))
-        self.received += snapshots
+        self.received += () if self.is_full else snapshots
         if self.stores_reports:
             self.durable = list(self.received)
         last = snapshots[-1]
@@ -89,6 +96,7 @@ class FakeHub:
             hub=instance,
             kept=max(durable, default=None),
             interval_seconds=self.interval_seconds,
+            recorded=not self.is_full,
         )
 
 

@@ -157,6 +157,7 @@ class Hub:
             hub=self.receipt_id,
             kept=self._checkpointer.durable_sequence(snapshot, node_id),
             interval_seconds=self._interval_seconds,
+            recorded=not self.fleet.is_ahead_of_history(node_id),
         )
 
     def refuse(

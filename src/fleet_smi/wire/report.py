@@ -53,12 +53,14 @@ class Receipt(Struct, frozen=True, kw_only=True):
     `hub` identifies this run of the hub, or the part of it since its history was last full: when
     it changes, what was sent and not `kept` may be lost and is sent again. `kept` is the highest
     sequence number of the report's last run that is durable; `interval_seconds` is the interval
-    that the hub requests, if it does.
+    that the hub requests, if it does. What was not `recorded`, because the history is full, is
+    only shown: it has to be sent again when `hub` has changed.
     """
 
     hub: str
     kept: int | None = None
     interval_seconds: float | None = None
+    recorded: bool = True
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

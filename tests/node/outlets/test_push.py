@@ -101,6 +101,24 @@ def test_a_hub_that_restarts_between_two_reports_gets_what_it_forgot_again(
         assert [each.sequence for each in sink.received] == [1, 2], "in order"
 
 
+def test_what_a_full_history_did_not_record_is_resent_without_a_further_sample(
+    sink: FakeHub, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "_UNRECORDED_RETRY_SECONDS", 0.01)
+    outlet = start()
+    outlet.publish(taken(1))
+    wait_until(lambda: sink.sequences() == {1})
+    sink.is_full = True
+    for sequence in range(2, 5):
+        outlet.publish(taken(sequence))
+    wait_until(lambda: sum(sink.batches) > 6)  # it asks again with its newest sample
+    assert sink.sequences() == {1}
+    sink.make_room()
+    wait_until(lambda: sink.sequences() == {1, 2, 3, 4})
+    order = [each.sequence for each in sink.received]
+    assert order == sorted(order), "in order"
+
+
 def test_back_fill_goes_in_batches_within_the_bound(sink: FakeHub, start: Start) -> None:
     sink.kill()
     outlet = start()

@@ -411,6 +411,7 @@ export interface Receipt {
   hub: string;
   kept: number | null;
   interval_seconds: number | null;
+  recorded: boolean;
 }
 
 export interface RefusedSender {

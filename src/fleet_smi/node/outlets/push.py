@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _CATCH_UP_PAUSE_SECONDS = 0.5
 _CLOSE_TIMEOUT_SECONDS = 0.5
+_UNRECORDED_RETRY_SECONDS = 30.0
 
 
 class PushOutlet:
@@ -35,6 +36,8 @@ class PushOutlet:
         self._buffer = buffer
         self._node: tuple[str, str, str | None] = "", "", None
         self._hub_run: str | None = None
+        self._is_recorded = True  # else the history of the hub was full, by the last receipt
+        self._newest: EncodedSample | None = None
         self._lock = threading.Lock()  # guards the buffer
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -72,6 +75,7 @@ class PushOutlet:
     def _add(self, snapshot: Snapshot) -> None:
         self._node = snapshot.node_id, snapshot.name, snapshot.boot_id
         sample = EncodedSample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
+        self._newest = sample
         with self._lock:
             self._buffer.add(sample)
 
@@ -80,6 +84,8 @@ class PushOutlet:
         while not self._closing.is_set():
             try:
                 sent = self._send_next()
+                if not sent:
+                    self._wait_for_sample()
             except DeliveryError as error:
                 failures += 1
                 self._failures.record_failure(error)
@@ -95,10 +101,26 @@ class PushOutlet:
         if sent > 1:
             # After an outage all agents catch up at the same time: leave room for the others.
             self._closing.wait(2 * _CATCH_UP_PAUSE_SECONDS * random.random())  # noqa: S311
-        elif not sent:
-            # Cleared before the buffer is read again: a sample added meanwhile is not missed.
-            self._wake.wait()
-            self._wake.clear()
+
+    def _wait_for_sample(self) -> None:
+        """Wait for the next sample; ask meanwhile whether the hub can record the last ones now."""
+        while not self._wake.wait(None if self._is_recorded else _UNRECORDED_RETRY_SECONDS):
+            if self._newest is not None and not self._resend(self._newest):
+                return
+        # Cleared before the buffer is read again: a sample added meanwhile is not missed.
+        self._wake.clear()
+
+    def _resend(self, sample: EncodedSample) -> bool:
+        """Send a sample again, for its receipt; return false if all the others must be, too."""
+        try:
+            receipt = self._post([sample], self._hub_run)
+        except DeliveryError as error:
+            self._requeue()
+            if isinstance(error, OutOfOrder):
+                return False
+            raise
+        self._is_recorded = receipt.recorded
+        return True
 
     def _send_next(self) -> int:
         """Send one report; return its number of samples. `DeliveryError` requeues them."""
@@ -148,6 +170,7 @@ class PushOutlet:
 
     def _handle_receipt(self, receipt: Receipt) -> None:
         self.requested_interval_seconds = receipt.interval_seconds
+        self._is_recorded = receipt.recorded
         if self._hub_run not in (None, receipt.hub):
             # A hub of an older version, which takes a report that does not continue what it has.
             # This batch is sent again as well, to keep the order.
@@ -157,7 +180,7 @@ class PushOutlet:
         self._update_buffer(lambda: self._buffer.acknowledge(receipt.kept))
 
     def _requeue(self) -> None:
-        self._hub_run = None
+        self._hub_run, self._is_recorded = None, True
         self._update_buffer(self._buffer.requeue)
 
     def _update_buffer(self, update: Callable[[], None]) -> None:
