@@ -1,8 +1,9 @@
 """Recorder of a fleet: open intervals, removed nodes and ribbon points."""
 
-from tests.builders import MINUTE, NOON, gpu
+from tests.builders import HOUR, MINUTE, NOON, gpu
 from tests.hub.history.in_memory_history import relative_times
 from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode, busy_gpu
+from tests.hub.history.scripted_reports import approx_sum
 
 
 def test_open_intervals_can_be_queried() -> None:
@@ -58,3 +59,36 @@ def test_a_ribbon_point_is_recorded_every_minute() -> None:
     )
     assert counted[1] == (2, 2, 2.0, 1.0)
     assert counted[-1] == (2, 1, 1.0, 1.0)
+
+
+def test_a_node_that_is_removed_and_joins_again_keeps_the_usage_of_that_hour() -> None:
+    story = ReportingNode()
+    for start in (0, 100):
+        story.report_every_second(start, start + 50, busy_gpu(1))
+        story.recorded.history.remove_node(NODE_ID, NOON + start + 50)
+        story.recorded.fleet.remove(NODE_ID)
+        story.tick(start + 50)
+    assert story.stored.gpu_seconds(user="alice") == approx_sum(100.0)
+
+
+def test_a_node_that_is_set_aside_keeps_the_usage_of_that_hour() -> None:
+    story = ReportingNode()
+    story.report_every_second(0, 50, busy_gpu(1))
+    story.tick(49)
+    story.recorded.history._set_aside(NODE_ID, ValueError("a bug"))
+    story.report_every_second(50, 100, busy_gpu(1))
+    story.recorded.history.remove_node(NODE_ID, NOON + 100)
+    story.tick(100)
+    assert story.stored.gpu_seconds(user="alice") == approx_sum(99.0)
+
+
+def test_the_hours_of_removed_nodes_are_forgotten_when_they_are_over() -> None:
+    story = ReportingNode()
+    history, fleet = story.recorded.history, story.recorded.fleet
+    for hour, name in enumerate(("one", "two")):
+        second = hour * HOUR
+        story.tick(second)
+        story.report_every_second(second, second + 10, busy_gpu(1), node=name)
+        history.remove_node(f"id-of-{name}", NOON + second + 10)
+        fleet.remove(f"id-of-{name}")
+    assert history._ended_hours.keys() == {"id-of-two"}

@@ -200,6 +200,11 @@ class Ledger:
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
         self._since = None
 
+    @property
+    def hour_buckets(self) -> UsageBuckets:
+        """The sums of the current hour: a ledger that takes over begins with them."""
+        return filter_hours(self._buckets, [self._hour])
+
     def fill_gap(
         self, gap: TimeGap, late_ledger: "Ledger", span: TimeGap, batch: WriteBatch
     ) -> None:

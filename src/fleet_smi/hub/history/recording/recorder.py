@@ -13,6 +13,8 @@ from fleet_smi.errors import StateError
 from fleet_smi.fleet.fleet import FleetChange, FleetState
 from fleet_smi.hub.history.recording.history_storage import HistoryStorage
 from fleet_smi.hub.history.recording.late_reports import LateReports
+from fleet_smi.hub.history.recording.ledger import Ledger
+from fleet_smi.hub.history.recording.ledger_state import LedgerState
 from fleet_smi.hub.history.recording.node_descriptions import NodeDescriptions
 from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
 from fleet_smi.hub.history.recording.recording_faults import RecordingFaults
@@ -20,6 +22,7 @@ from fleet_smi.hub.history.recording.restore import restore_recorders
 from fleet_smi.hub.history.recording.ribbon import RibbonCounter
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
+from fleet_smi.hub.history.recording.usage import UsageBuckets, hour_start
 from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.history import Gap
@@ -41,6 +44,9 @@ class HistoryRecorder:
         self._storage = storage
         self._recorders: dict[str, NodeRecorder] = {}
         self._late: dict[str, LateReports] = {}
+        # Of recorders that have ended. A row of sums replaces the stored one of its hour: that of
+        # the node's next recorder must have these as well.
+        self._ended_hours: dict[str, UsageBuckets] = {}
         self._descriptions = NodeDescriptions(fleet)
         self._ribbon = RibbonCounter()
         self._batch = WriteBatch()
@@ -129,6 +135,7 @@ class HistoryRecorder:
             if node_id in self._late:
                 self._end_late(self._late[node_id])
             recorder.end_by(now, self._batch)
+            self._keep_hour(recorder)
         except Exception as error:  # noqa: BLE001  # see `_set_aside`
             self._set_aside(node_id, error)
         self._ribbon.count(previous, ())
@@ -252,8 +259,21 @@ class HistoryRecorder:
         self._batch.moments += self._ribbon.next_point(now, self._recorders.values())
 
     def _add_recorder(self, node_id: str) -> NodeRecorder:
-        recorder = self._recorders[node_id] = NodeRecorder(node_id, self._fleet.thresholds)
+        buckets = list(self._ended_hours.pop(node_id, {}).items())
+        ledger = Ledger(node_id, LedgerState(buckets=buckets))
+        recorder = NodeRecorder(node_id, self._fleet.thresholds, ledger)
+        self._recorders[node_id] = recorder
         return recorder
+
+    def _keep_hour(self, recorder: NodeRecorder) -> None:
+        """Keep the sums of the current hour of a recorder that has ended."""
+        hour = hour_start(self._now) if self._now > -inf else 0
+        self._ended_hours = {
+            node_id: buckets
+            for node_id, buckets in self._ended_hours.items()
+            if any(bucket.hour >= hour for bucket in buckets)
+        }
+        self._ended_hours[recorder.node_id] = recorder.ledger.hour_buckets
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
         previous, interval_rows = recorder.states, self._batch.interval_row_count
@@ -337,6 +357,7 @@ class HistoryRecorder:
             with suppress(Exception):
                 recorder.abandon(ended)
                 self._batch.extend(ended)
+                self._keep_hour(recorder)
         self._faults.record(node_id, error)
 
     def _next_recorders(self) -> list[NodeRecorder]:
