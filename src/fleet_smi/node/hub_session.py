@@ -53,7 +53,7 @@ class HubSession:
         self._credentials = credential_file
         self._join_token = join_token
         connection.token = credential_file.get(connection.url)
-        self._others_tried = False
+        self._may_be_known = True
 
     def send_report(
         self,
@@ -68,12 +68,18 @@ class HubSession:
 
         `hub` is that of the receipt for the report before, where this one continues it.
         """
-        if self._connection.token is None and not self._others_tried:
-            self._recognize_hub(node_id)
-        if self._connection.token is None and self._join_token is not None:
-            self._join(self._join_token, {"node_id": node_id, "name": name, "boot_id": boot_id})
-        body = encode_report(snapshots, time.time(), hub)
-        response = self._post("/api/v1/reports", body, "application/msgpack")
+        try:
+            if self._connection.token is None and self._may_be_known:
+                self._recognize_hub(node_id)
+            if self._connection.token is None and self._join_token is not None:
+                self._join(self._join_token, {"node_id": node_id, "name": name, "boot_id": boot_id})
+            body = encode_report(snapshots, time.time(), hub)
+            response = self._post("/api/v1/reports", body, "application/msgpack")
+        except DeliveryError:
+            # It may not answer to its new name yet: ask again with the next attempt, which the
+            # caller delays by its back-off. A hub that accepts reports is not asked again.
+            self._may_be_known = True
+            raise
         try:
             return decode_receipt(response.body)
         except Undecodable as error:
@@ -98,7 +104,7 @@ class HubSession:
                 if credential_proof(credential_digest(token), challenge).hex() == proof:
                     self._store(token)
                     logger.info('hub="%s" is a known hub with a new URL', self._connection.url)
-        self._others_tried = True
+        self._may_be_known = False
 
     def _request_proof(self, node_id: str, nonce: str) -> str | None:
         """The hub's proof, `None` from a hub that cannot give one."""
