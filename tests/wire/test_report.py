@@ -130,6 +130,7 @@ VALID = encode_report([encode_snapshot(everything())], NOON)
         (report_of({"node_id": "n", "name": "n", "taken_at": float("nan")}), "taken_at"),
         (report_of({"node_id": "n", "name": "n", "taken_at": 1e300}), "taken_at"),
         (report_of({"node_id": "../etc", "name": "n", "taken_at": NOON}), "node_id"),
+        (report_of({"node_id": "pull:gpu01", "name": "n", "taken_at": NOON}), "node_id"),
         (report_of({"node_id": "n\n", "name": "n", "taken_at": NOON}), "node_id"),
         (report_of({"node_id": "x" * 200, "name": "n", "taken_at": NOON}), "node_id"),
         (

@@ -121,7 +121,7 @@ class FleetState:
     def add_target(self, via: Via) -> None:
         """List a target before its first report."""
         if via not in self._routes:
-            node_id = f"{via.source}:{via.target}"
+            node_id = via.placeholder_id
             # A node may have reported under this very id: it must not be replaced by an empty one.
             node = self._nodes.setdefault(node_id, NodeState(node_id, via))
             node.vias.add(via)

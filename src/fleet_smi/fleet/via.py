@@ -13,6 +13,11 @@ class Via(Struct, frozen=True, gc=False):
     source: str
     target: str
 
+    @property
+    def placeholder_id(self) -> str:
+        """The node id of a target that has not reported yet, which no sender may report."""
+        return f"{self.source}:{self.target}"
+
 
 def find_ssh_host(vias: Iterable[Via], snapshot: Snapshot | None) -> str | None:
     """Return where ssh reaches a node: the ssh target, else a reported address or name."""

@@ -52,8 +52,9 @@ MAX_ITEMS: dict[str, int] = {
     "labels": 64,
     "unread": 64,
 }
-# Node ids and run ids become parts of URLs, file names and addresses.
-ID_PATTERN = r"\A[0-9A-Za-z][0-9A-Za-z._:@-]{0,159}\Z"
+# Node ids and run ids become parts of URLs, file names and addresses. What begins like "pull:" is
+# the hub's own id of a target that has not reported yet (`Via.placeholder_id`): no sender has it.
+ID_PATTERN = r"\A(?![a-z_-]+:)[0-9A-Za-z][0-9A-Za-z._:@-]{0,159}\Z"
 ID_FIELDS = ("node_id", "run_id")
 
 

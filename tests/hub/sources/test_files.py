@@ -10,6 +10,7 @@ import pytest
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.fleet.fleet import FleetState, Via
+from fleet_smi.hub.sources import SOURCES
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import (
@@ -202,3 +203,14 @@ def test_a_folder_that_returns_clears_its_failure(tmp_path: Path) -> None:
     back = next(each for each in received.deliveries if each.result is None)
     assert back.target == str(folder)
     assert [each.name for each in received.fleet().view(NOON).nodes] == ["gpu01"]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_file_cannot_report_the_id_of_a_target_that_has_not_reported_yet(
+    tmp_path: Path, source: str
+) -> None:
+    claimed = Via(source, "gpu01").placeholder_id
+    leave(tmp_path, "mallory", report(node_id=claimed))
+    (delivery,) = poll_once(tmp_path)
+    assert isinstance(failure(delivery), Undecodable)
+    assert "node_id" in str(failure(delivery))

@@ -16,7 +16,13 @@ def test_a_join_token_is_valid_for_joining_only(hub: ThreadedHub) -> None:
 
 @pytest.mark.parametrize(
     "body, status",
-    [(b"{}", 400), (b"", 400), (b'{"node_id":1,"name":"x"}', 400), (b" " * 70_000, 413)],
+    [
+        (b"{}", 400),
+        (b"", 400),
+        (b'{"node_id":1,"name":"x"}', 400),
+        (b'{"node_id":"ssh:gpu01","name":"x"}', 400),  # the id of a target before its first report
+        (b" " * 70_000, 413),
+    ],
 )
 def test_an_invalid_join_is_refused(hub: ThreadedHub, body: bytes, status: int) -> None:
     response = hub.request(
