@@ -17,6 +17,7 @@ from fleet_smi.fleet.machines import (
     closest,
     differs,
     evidence_of,
+    may_join_as,
     suffixed_id,
 )
 from fleet_smi.fleet.node_state import NodeCheckpoint
@@ -114,18 +115,13 @@ class NodeIdentities:
         alike = [each for each in machines if not differs(each.evidence, evidence)]
         return closest(alike or machines, evidence).node_id
 
-    def is_another_machine(self, node_id: str, boot_id: str, now: float) -> bool:
-        """Return whether a machine of another boot is reporting under this id now."""
-        running = [each for each in self._machines.get(node_id, ()) if now <= each.until]
-        boots = {each.evidence.boot_id for each in running}
-        return bool(boots - {None}) and boot_id not in boots
-
-    def clone_id(self, node_id: str, boot_id: str, name: str, address: str) -> str:
-        """Return an id for one more machine that reports this id, before its first report."""
-        machines = self._machines.get(node_id, [])
-        evidence = Evidence(
+    def joining_id(
+        self, node_id: str, boot_id: str | None, name: str, address: str, now: float
+    ) -> str:
+        """Return the id for a node that joins: one of its own, if another machine reports now."""
+        joining = Evidence(
             via=Via("push", node_id),
-            at=0.0,
+            at=now,
             name=name,
             boot_id=boot_id,
             run_id=None,
@@ -133,16 +129,12 @@ class NodeIdentities:
             uuids=frozenset(),
             booted_at=None,
         )
-        # Not those of clones: one that lost its credential is to get its own id again.
-        return suffixed_id(node_id, evidence, [each.evidence for each in machines[:1]], {node_id})
-
-    def joining_id(
-        self, node_id: str, boot_id: str | None, name: str, address: str, now: float
-    ) -> str:
-        """Return the id for a node that joins: one of its own, if it is a clone of another."""
-        if boot_id is None or not self.is_another_machine(node_id, boot_id, now):
+        machines = [*self._machines.get(node_id, ()), *filter(None, [self._machine(node_id)])]
+        running = [each.evidence for each in machines if now <= each.until]
+        if not running or any(may_join_as(each, joining) for each in running):
             return node_id
-        return self.clone_id(node_id, boot_id, name, address)
+        # Not those of clones: one that lost its credential is to get its own id again.
+        return suffixed_id(node_id, joining, [machines[0].evidence], {node_id})
 
     def add_clone(self, node_id: str, reported_id: str) -> None:
         """Note that a node reports another id than its own: its credential tells it apart."""
@@ -225,9 +217,12 @@ class NodeIdentities:
     def _first(
         self, node_id: str, evidence: Evidence, timeout: float | None, origin: IdOrigin
     ) -> Machine:
-        machine = Machine(node_id, evidence, timeout)
+        # The id of a clone is in use, although no machine reports it.
+        clone = self._machine(node_id)
+        machine = clone or Machine(node_id, evidence, timeout)
         self._check_owner(machine, evidence, origin)
-        self._add(node_id, machine)
+        if clone is None:
+            self._add(node_id, machine)
         return machine
 
     def _changed_or_new(
@@ -271,8 +266,8 @@ class NodeIdentities:
         taken = {node_id, *(each.node_id for each in machines)}
         others = [each.evidence for each in machines if each.evidence is not evidence]
         own_id = suffixed_id(node_id, evidence, others, taken)
-        # A clone that joined by itself has such an id: nobody else reports under it.
-        while self._has_credential(own_id):
+        # A clone that joined by itself has such an id, or somebody reports it: it is taken.
+        while self._has_credential(own_id) or own_id in self._machines:
             taken.add(own_id)
             own_id = suffixed_id(node_id, evidence, others, taken)
         machine = Machine(own_id, evidence, timeout)

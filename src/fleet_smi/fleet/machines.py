@@ -81,6 +81,19 @@ def _addresses_differ(one: Evidence, other: Evidence) -> bool:
     return both and set(one.addresses).isdisjoint(other.addresses)
 
 
+def may_join_as(running: Evidence, joining: Evidence) -> bool:
+    """Return whether a machine that joins may be one that is reporting its id now.
+
+    It has to know the boot. Of a machine that reports none, it has to have an address. A virtual
+    machine that was copied while it ran has the boot of another, but neither name nor address.
+    """
+    is_elsewhere = _addresses_differ(running, joining)
+    if running.boot_id is None:
+        return bool(running.addresses) and not is_elsewhere
+    is_copy = running.name != joining.name and is_elsewhere
+    return running.boot_id == joining.boot_id and not is_copy
+
+
 class Machine:
     """One machine: its evidence, and how long it has been reporting with it.
 
