@@ -278,9 +278,9 @@ class NodeIdentities:
     def _check_owner(self, machine: Machine, evidence: Evidence, origin: IdOrigin) -> None:
         """Raise `Refused` if a report comes by a route that may not report for this node."""
         via, owner = evidence.via, machine.owner
-        if origin == "credential":
-            machine.owner = via
-        elif origin == "target" or via.source in self._trusted or via == owner:
+        if origin != "report":
+            machine.owner = via  # not what somebody claimed before
+        elif via.source in self._trusted or via == owner:
             machine.owner = owner or via
         elif self._has_credential(machine.node_id):
             raise Refused(

@@ -12,6 +12,7 @@ from fleet_smi.compat.gpustat.codec import node_json
 from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Unreachable
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.fleet.polled import PolledFleet
+from fleet_smi.hub.file_hosts import FileHosts
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
@@ -304,3 +305,65 @@ def test_the_blogs_own_folder_shows_every_host_and_what_ails_it(tmp_path: Path) 
         "cml19",
     }
     assert view.summary.ghost == 3
+
+
+def web_text(*hosts: str) -> str:
+    """What gpustat-web prints for several hosts, each with an idle GPU."""
+    header = TEXT.splitlines()[0]
+    idle = TEXT.splitlines()[1]
+    return "".join([f"{header.replace('cml10', host)}\n{idle}\n" for host in hosts])
+
+
+@pytest.mark.parametrize("first", ["cml10", "web"])
+def test_a_file_of_several_hosts_does_not_report_for_the_host_of_another_file(
+    tmp_path: Path, first: str
+) -> None:
+    clock, texts = Clock(), {"cml10": TEXT, "web": web_text("cml10", "cml11")}
+    fleet = fleet_of(tmp_path, clock)
+    for name in (first, *({*texts} - {first})):
+        write(tmp_path / name, texts[name])
+        fleet.view()
+    clock.now += 1
+    view = fleet.view()
+    assert sorted(each.name for each in view.nodes) == ["cml10", "cml10", "cml11"]
+    assert len({each.node_id for each in view.nodes}) == 3
+    by_file = {len(each.gpus): each for each in view.nodes if each.name == "cml10"}
+    assert by_file[2].gpus[1].verdict.state == "busy"
+    assert by_file[1].gpus[0].verdict.state == "free"
+    warned = [
+        each for each in view.nodes if any("only one file" in run.detail for run in each.runs)
+    ]
+    assert [len(each.gpus) for each in warned] == [1 if first == "cml10" else 2]
+
+
+def test_a_host_belongs_to_another_file_once_the_first_does_not_list_it(tmp_path: Path) -> None:
+    clock = Clock()
+    write(tmp_path / "web", web_text("cml10", "cml11"))
+    source = FilesSource(str(tmp_path), clock=clock)
+    assert [each.target for each in asyncio.run(source.poll())] == ["cml10", "cml11"]
+    write(tmp_path / "cml10", TEXT)
+    assert len({each.target for each in asyncio.run(source.poll())}) == 3
+    write(tmp_path / "web", web_text("cml11", "cml12"))
+    asyncio.run(source.poll())
+    assert {each.target for each in asyncio.run(source.poll())} == {"cml10", "cml11", "cml12"}
+    (tmp_path / "web").unlink()
+    gone = [each.target for each in asyncio.run(source.poll()) if each.result is None]
+    assert sorted(gone) == ["cml11", "cml12", "web"]
+
+
+def test_a_file_in_another_folder_does_not_report_for_a_host(tmp_path: Path) -> None:
+    clock, folders = Clock(), [tmp_path / "open", tmp_path / "lab"]
+    for folder in folders:
+        folder.mkdir()
+    hosts = FileHosts([str(folder) for folder in reversed(folders)])
+    sources = [FilesSource(str(folder), clock=clock, hosts=hosts) for folder in folders]
+    fleet = PolledFleet(sources, Thresholds(), clock)
+    for _ in range(3):  # whichever is read first: the order of the settings decides
+        clock.now += 1
+        write(folders[0] / "cml10", web_text("cml10"), clock.now)
+        write(folders[1] / "cml10", TEXT, clock.now)
+        fleet.view()
+    nodes = {each.node_id: each for each in fleet.view().nodes}
+    assert len(nodes) == 2
+    assert len(nodes["gpustat-cml10"].gpus) == 2
+    assert nodes["gpustat-cml10"].gpus[1].verdict.state == "busy"

@@ -16,6 +16,7 @@ from fleet_smi.fleet.delivery import (
     claim_order,
     with_polling_interval,
 )
+from fleet_smi.hub.file_hosts import FileHosts
 from fleet_smi.hub.shared_folder import (
     FileStamp,
     SharedFile,
@@ -41,8 +42,10 @@ _MAX_CLOCK_AHEAD_SECONDS = 60.0
 
 def create_sources(settings: Settings) -> list[Source]:
     """Create one source for each folder or pattern named in `hub.files`."""
-    interval = settings.hub.files_interval
-    return [FilesSource(folder, interval_seconds=interval) for folder in settings.hub.files]
+    interval, hosts = settings.hub.files_interval, FileHosts(settings.hub.files)
+    return [
+        FilesSource(folder, interval_seconds=interval, hosts=hosts) for folder in settings.hub.files
+    ]
 
 
 class _SeenFile(NamedTuple):
@@ -54,7 +57,10 @@ class _SeenFile(NamedTuple):
 
 
 class FilesSource:
-    """Reads the files of a folder or pattern; the name of a file is the target of its node."""
+    """Reads the files of a folder or pattern; the name of a file is the target of its node.
+
+    `hosts` are shared by the folders of one hub: none may report for a host of another.
+    """
 
     name = "files"
 
@@ -66,7 +72,9 @@ class FilesSource:
         timeout_seconds: float = 20.0,
         grace_seconds: float = _TRUNCATED_GRACE_SECONDS,
         clock: Callable[[], float] = time.time,
+        hosts: FileHosts | None = None,
     ) -> None:
+        self._hosts = hosts or FileHosts()
         self.targets: Sequence[str] = ()
         self._path = Path(path)
         self._interval_seconds = interval_seconds
@@ -130,14 +138,17 @@ class FilesSource:
 
     def _read_folder(self, *, reread: bool) -> Iterator[Delivery]:
         now, paths = self._clock(), list_node_files(self._path)
+        for path in paths:  # before any that lists several hosts
+            self._hosts.claim(target_from_path(path), path, str(self._path))
         deliveries = [
             delivery for path in paths for delivery in self._read_or_failure(path, reread=reread)
         ]
         yield from sorted(deliveries, key=claim_order)
         # Forget files that are gone: otherwise names that change daily would pile up.
-        current = set(paths)
-        gone = {target_from_path(path) for path in self._seen} - set(map(target_from_path, paths))
-        yield from (Delivery(source=self.name, target=target, result=None) for target in gone)
+        current, names = set(paths), set(map(target_from_path, paths))
+        gone = [path for path in self._seen if target_from_path(path) not in names]
+        for target in [target for path in gone for target in self._hosts.release(path)]:
+            yield Delivery(source=self.name, target=target, result=None)
         self._seen = {path: seen for path, seen in self._seen.items() if path in current}
         self._truncated_since = {
             path: since for path, since in self._truncated_since.items() if path in current
@@ -147,7 +158,7 @@ class FilesSource:
 
     def _read_or_failure(self, path: Path, *, reread: bool) -> Iterator[Delivery]:
         """The deliveries of one file, or its failure: one bad file hides no other."""
-        target = target_from_path(path)
+        target = self._hosts.claim(target_from_path(path), path, str(self._path))
         try:
             yield from self._read(path, target, reread=reread)
         except FileNotFoundError:
@@ -176,10 +187,16 @@ class FilesSource:
             ahead = format_duration(file.modified_at - now)
             raise Undecodable(f"is dated {ahead} from now: its age is unknown until it changes")
         is_report = path.suffix == FILE_SUFFIX
-        decode = _decode_report_file if is_report else _decode_other_file
-        deliveries = list(decode(body, target, written_at, now))
         if is_report:
-            deliveries = [self._with_polling_interval(delivery) for delivery in deliveries]
+            reports = _decode_report_file(body, target, written_at, now)
+            deliveries = [self._with_polling_interval(delivery) for delivery in reports]
+        else:
+            own_name = target_from_path(path)
+            deliveries = list(_decode_other_file(body, own_name, written_at, now))
+            self._hosts.release(path, {own_name, *(each.target for each in deliveries)})
+            deliveries = [
+                self._hosts.disambiguate(each, path, str(self._path)) for each in deliveries
+            ]
         gpus = () if is_report else _list_gpus(deliveries)
         if seen is not None and _is_prefix(gpus, seen.gpus) and self._is_being_written(path):
             return ()
