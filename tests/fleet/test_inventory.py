@@ -36,14 +36,38 @@ def test_gpus_of_a_failed_collector_are_unknown_and_not_missing() -> None:
     assert gpu_rows(fleet, NOON + 1) == [(0, "unknown", "no answer in 5 s")]
 
 
-def test_a_gpu_that_moved_to_another_node_is_not_missing() -> None:
+def test_a_missing_gpu_that_another_node_reports_stays_listed_and_says_so() -> None:
     fleet = fleet_of(
         snapshot(gpu(0), gpu(1), node="old"),
         snapshot(gpu(1), node="new", taken_at=NOON + 1),
         snapshot(gpu(0), node="old", taken_at=NOON + 2),
     )
-    by_name = {node.name: node for node in fleet.view(NOON + 2).nodes}
-    assert [row.index for row in by_name["old"].gpus] == [0]
+
+    def rows(name: str) -> list[tuple[str, str]]:
+        (node,) = [node for node in fleet.view(NOON + 3).nodes if node.name == name]
+        return [(row.verdict.state, row.verdict.reason) for row in node.gpus]
+
+    missing = "broken", f"missing since {clock(NOON)}: new reports it now"
+    assert rows("old") == [("free", "nobody on it"), missing]
+    assert rows("new") == [("free", "nobody on it")]
+    # One that only claimed the UUID, and is removed by the administrator, leaves no trace.
+    fleet.remove("id-of-new")
+    fleet.apply(snapshot(gpu(0), node="old", taken_at=NOON + 3), NOON + 3)
+    assert rows("old")[1] == ("broken", f"missing since {clock(NOON)}")
+
+
+def test_a_gpu_that_returns_from_another_node_is_missing_there() -> None:
+    fleet = fleet_of(
+        snapshot(gpu(0), gpu(1), node="old"),
+        snapshot(gpu(1), node="new", taken_at=NOON + 1),
+        snapshot(gpu(0), node="old", taken_at=NOON + 2),
+        snapshot(gpu(0), gpu(1), node="old", taken_at=NOON + 3),
+        snapshot(node="new", taken_at=NOON + 4),
+    )
+    states = {
+        node.name: [row.verdict.state for row in node.gpus] for node in fleet.view(NOON + 4).nodes
+    }
+    assert states == {"old": ["free", "free"], "new": ["broken"]}
 
 
 @pytest.mark.parametrize("order", [(True, False), (False, True)], ids=["to", "from"])

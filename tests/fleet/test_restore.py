@@ -134,13 +134,16 @@ def test_two_nodes_that_report_one_gpu_both_list_it(restart: bool) -> None:
         assert states(fleet.view(NOON + second), "twin")[0] == "free"
 
 
-def test_a_gpu_that_moved_while_its_node_was_off_is_not_missing_after_a_restart() -> None:
+def test_where_a_gpu_was_moved_while_its_node_was_off_is_known_after_a_restart() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu(0), gpu(1), node="old"), NOON)
     fleet.apply(snapshot(gpu(1), node="new", taken_at=NOON + HOUR), NOON + HOUR)
     fleet = restarted(fleet)
     fleet.apply(snapshot(gpu(0), node="old", taken_at=NOON + 2 * HOUR), NOON + 2 * HOUR)
-    assert states(fleet.view(NOON + 2 * HOUR), "old") == ["free"]
+    view = fleet.view(NOON + 2 * HOUR)
+    assert states(view, "old") == ["free", "broken"]
+    (old,) = [node for node in view.nodes if node.name == "old"]
+    assert old.gpus[1].verdict.reason.endswith(": new reports it now")
 
 
 def test_the_checkpoint_of_an_older_hub_is_restored_with_its_windows() -> None:

@@ -339,4 +339,9 @@ class FleetState:
             node.reported_uuids = reported
         if node.inventory.missing:
             self._inventories.prune(node.node_id, node.inventory)
+            self._inventories.note_moves(node.node_id, node.inventory, self._name_of)
         return snapshot
+
+    def _name_of(self, node_id: str) -> str | None:
+        node = self._nodes.get(node_id)
+        return None if node is None else node.name

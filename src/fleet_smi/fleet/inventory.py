@@ -1,6 +1,6 @@
-"""Inventory of GPUs per node: a missing GPU stays listed, unless it moved to another node."""
+"""Inventory of GPUs per node: a missing GPU stays listed, also if another node reports it now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -74,23 +74,35 @@ class InventoryIndex:
         self._drop_missing(node_id, inventory, renamed)
 
     def prune(self, node_id: str, inventory: Inventory) -> None:
-        """Drop missing GPUs that have moved to another node, and the oldest beyond the limit."""
-        missing, claims = inventory.missing, inventory.claims
-        moved = [uuid for uuid, entry in missing.items() if self._moved(node_id, uuid, entry)]
-        for uuid in moved:
-            del missing[uuid], claims[uuid]
+        """Drop the missing GPUs beyond the limit, the oldest first."""
         # In the order of insertion: the first have been missing longest.
-        self._drop_missing(node_id, inventory, list(missing)[:-_MAX_MISSING])
+        self._drop_missing(node_id, inventory, list(inventory.missing)[:-_MAX_MISSING])
+
+    def note_moves(
+        self, node_id: str, inventory: Inventory, name_of: Callable[[str], str | None]
+    ) -> None:
+        """Note for each missing GPU which other node reports it since.
+
+        It stays listed: any node can report any UUID, and must not hide the GPU of another.
+        """
+        for uuid, entry in inventory.missing.items():
+            home = self._new_home(node_id, uuid, entry)
+            name = None if home is None else name_of(home)
+            remedy = None if name is None else f"{name} reports it now"
+            fault = entry.gpu.fault
+            if fault is not None and fault.remedy != remedy:
+                gpu = replace(entry.gpu, fault=replace(fault, remedy=remedy))
+                inventory.missing[uuid] = replace(entry, gpu=gpu)
 
     def _drop_missing(self, node_id: str, inventory: Inventory, uuids: Sequence[str]) -> None:
         for uuid in uuids:
             del inventory.missing[uuid], inventory.claims[uuid]
         self.forget(node_id, uuids)
 
-    def _moved(self, node_id: str, uuid: str, missing: MissingGpu) -> bool:
+    def _new_home(self, node_id: str, uuid: str, missing: MissingGpu) -> str | None:
         # Two nodes that claim one GPU at the same time are no move: two agents on one machine.
         home, since = self._last_claims.get(uuid, (node_id, 0.0))
-        return home != node_id and since > missing.seen_at
+        return home if home != node_id and since > missing.seen_at else None
 
 
 def _slot(gpu: Gpu) -> tuple[str, int]:
