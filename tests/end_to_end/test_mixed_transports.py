@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.model.fleet import NodeView
+from sim.scenario import Scenario, SimGpu
 from tests.cli.program import run_fleet_smi
 from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine, free_port
 from tests.machines import wait_until
@@ -73,3 +74,61 @@ def test_nodes_of_all_transports_are_in_one_table_with_their_limits(hub: Loopbac
 
 def states(node: NodeView) -> set[str]:
     return {gpu.verdict.state for gpu in node.gpus}
+
+
+@pytest.mark.parametrize("older_first", [False, True], ids=["agent first", "older tools first"])
+def test_a_machine_by_an_agent_and_by_older_tools_is_one_node(
+    lab: Lab, tmp_path: Path, older_first: bool
+) -> None:
+    pushed, polled, folder = free_port(), free_port(), tmp_path / "status-gpu"
+    folder.mkdir()
+    settings = tmp_path / "fleet-smi.toml"
+    settings.write_text(
+        f"""
+[hub]
+cluster_smi_nodes = "127.0.0.1:{pushed}"
+nvgpu = ["127.0.0.1:{polled}"]
+nvgpu_interval = "1s"
+files = ["{folder}"]
+files_interval = "1s"
+"""
+    )
+    hub, machine = LoopbackHub(lab, "--config", str(settings)), LoopbackMachine(lab, "gpu01")
+    # Full, and no process is listed: nvgpu, which reports no memory, calls that free.
+    machine.set_scenario(
+        Scenario(gpus=[SimGpu(uuid=f"GPU-{at}", memory_used=70 << 30) for at in range(2)])
+    )
+    older = LoopbackMachine(lab, "older-tools-of-gpu01")
+    older.env |= {
+        key: machine.env[key] for key in ("FLEET_SMI_NODE_ROOT", "FLEET_SMI_NODE_NAME")
+    } | {key: value for key, value in machine.env.items() if "SIM" in key}
+    flags = ("--cluster-smi", f"127.0.0.1:{pushed}", "--serve", f"127.0.0.1:{polled}")
+    flags += ("--drop", str(folder), "--drop-format", "gpustat")
+
+    def start_older_tools() -> None:
+        older.start_agent(*flags)
+        target = f"127.0.0.1:{polled}"
+        wait_until(lambda: all(node.name != target for node in hub.fleet().nodes))
+
+    if older_first:
+        start_older_tools()
+        wait_until(lambda: len(hub.fleet().nodes) == 3)
+    machine.start_agent(*hub.join_flags())
+    wait_until(lambda: any(node.via == "push" for node in hub.fleet().nodes))
+    if not older_first:
+        start_older_tools()
+    wait_until(lambda: len(hub.fleet().nodes) == 1)
+    assert_one_full_node(hub)
+    hub.program.terminate()
+    hub.start()
+    wait_until(lambda: hub.reporting() == {"gpu01"})
+    before = hub.latest_sequence("gpu01")
+    wait_until(lambda: hub.latest_sequence("gpu01") > before + 30)
+    wait_until(lambda: len(hub.fleet().nodes) == 1)
+    assert_one_full_node(hub)
+
+
+def assert_one_full_node(hub: LoopbackHub) -> None:
+    (node,) = hub.fleet().nodes
+    assert (node.name, node.via, node.trouble) == ("gpu01", "push", None)
+    assert states(node) == {"ghost"}

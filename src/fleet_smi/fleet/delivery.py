@@ -21,7 +21,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     folder. `target` is what the source calls the node: a host name, an address, a file's name,
     or the node's id where nodes push. `age_seconds` is how long ago the snapshot was taken, as
     far as the source can tell without comparing the clocks of two machines. A claimed id is
-    accepted only from the route that it first came by (`fleet/identity.py`).
+    accepted only from the route that it first came by (`fleet/identity.py`). `address` is that of
+    the machine which the source has connected to, or which has connected to it.
     """
 
     source: str
@@ -29,6 +30,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     result: Snapshot | DeliveryError | None
     age_seconds: float = 0.0
     id_origin: IdOrigin = "report"
+    address: str | None = None
 
 
 # A node is silent after three missed intervals, so this makes 15 minutes.

@@ -12,6 +12,7 @@ from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, restore_node
 from fleet_smi.fleet.node_views import NodeViews
+from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name
 from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.fleet import FleetView, NodeView
@@ -48,6 +49,8 @@ class FleetState:
         """How late reports may be because of the hub, by the last tick."""
         self.faults = NodeFaults(self._mark_dirty)
         """The parts of single nodes that are set aside because of bugs of the hub."""
+        self._machines = MachineIndex(self._nodes, thresholds)
+        self._joined: list[str] = []
         self._views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
 
     def apply(
@@ -56,16 +59,24 @@ class FleetState:
         at: float,
         via: Via | None = None,
         *,
+        address: str | None = None,
         is_recorded: bool = True,
     ) -> FleetChange | None:
         """Apply a snapshot that was taken at `at`; `None` when it is a duplicate or out of date.
 
         A snapshot without a `run_id` has no number: only its time shows whether it is new. The
         number of one that is not recorded does not count as received: it has to be sent again.
+        One of an older tool, read at `address`, is a duplicate where an agent reports the machine.
         """
         # NaN compares false with every later time: it would lock its node out for good.
         if not (isfinite(snapshot.taken_at) and isfinite(at)):
             return None
+        if via is not None and is_known_by_name(snapshot):
+            joined = self._routes.get(via)
+            full = self._machines.find(snapshot, at, via, address, joined)
+            if full is not None:
+                self._join_route(full, via, snapshot.node_id)
+                return None
         node = self._nodes.get(snapshot.node_id)
         first = node is None
         if node is None:
@@ -102,6 +113,7 @@ class FleetState:
         if 0 < node.at - at <= _JITTER_SECONDS:
             at = node.at
         snapshot = self._update_inventory(node, snapshot, at)
+        self._index(node, snapshot)
         transitions = node.update(snapshot, at, self.thresholds)
         self._mark_dirty(node.node_id)
         if self.faults:
@@ -172,6 +184,7 @@ class FleetState:
         if node is None:
             return False
         self._inventories.forget(node_id, node.inventory.claims)
+        self._machines.forget(node_id)
         self.faults.forget(node_id)
         self.identities.forget(node_id)
         for via in node.vias:
@@ -199,6 +212,7 @@ class FleetState:
         self.identities.restore(checkpoint, self.thresholds)
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
+        self._machines.update(node.node_id, checkpoint.snapshot)
         for via in list(node.vias):
             self._restore_route(node, via)
         self._mark_dirty(node.node_id)
@@ -246,6 +260,11 @@ class FleetState:
         """Return and clear the ids of the nodes that changed, removed ones included."""
         dirty, self._dirty = self._dirty, set()
         return dirty
+
+    def take_joined(self) -> list[str]:
+        """Return and clear the ids of nodes that turned out to be a route of another node."""
+        joined, self._joined = self._joined, []
+        return joined
 
     def view(self, now: float) -> FleetView:
         """Return the fleet at one moment, nodes sorted by name."""
@@ -320,11 +339,35 @@ class FleetState:
             else:
                 # The address leads to another machine now; the old one stays listed as silent.
                 other.vias.discard(via)
+                other.failures.pop(via, None)
         self._routes[via] = node.node_id
         node.vias.add(via)
         node.via = via
         if node.failures.pop(via, None) is not None:
             self._mark_dirty(node.node_id)
+
+    def _join_route(self, full: NodeState, via: Via, node_id: str) -> None:
+        """Make a route of an older tool one of the node that an agent on the machine reports."""
+        if self._routes.get(via) != full.node_id:
+            # The tool came first, or its target was listed under a placeholder.
+            for former in {node_id, via.placeholder_id}:
+                if self.remove(former):
+                    self._joined.append(former)
+            self._routes[via] = full.node_id
+            full.vias.add(via)
+            self._mark_dirty(full.node_id)
+        if full.failures.pop(via, None) is not None:
+            self._mark_dirty(full.node_id)
+
+    def _index(self, node: NodeState, snapshot: Snapshot) -> None:
+        """Index a node by its name and addresses, which hardly ever change."""
+        before = node.snapshot
+        if (
+            before is None
+            or (before.name, before.host.addresses) != (snapshot.name, snapshot.host.addresses)
+            or before.boot_id != snapshot.boot_id
+        ):
+            self._machines.update(node.node_id, snapshot)
 
     def _update_inventory(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
         """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""

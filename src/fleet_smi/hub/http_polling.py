@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 
 import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
+from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery
 from fleet_smi.hub.sources.polling import PollTarget, poll_all, poll_on_interval
@@ -84,10 +86,12 @@ class HttpPoller:
             # For the whole response: the timeout of httpx is per read, and a target that sends
             # one byte at a time would never exceed it.
             async with asyncio.timeout(self._timeout_seconds):
-                body = await self._fetch(client, target)
+                body, address = await self._fetch(client, target)
             if len(body) > MAX_INLINE_BYTES:
-                return await asyncio.to_thread(self._parse, target, body)
-            return self._parse(target, body)
+                delivery = await asyncio.to_thread(self._parse, target, body)
+            else:
+                delivery = self._parse(target, body)
+            return replace(delivery, address=address)
         except (TimeoutError, httpx.TimeoutException):
             failure: DeliveryError = Unreachable(f"did not answer in {self._timeout_seconds:g} s")
         except httpx.HTTPError as error:
@@ -97,7 +101,7 @@ class HttpPoller:
         named = type(failure)(failure.message, target)
         return Delivery(source=self._source, target=target, result=named)
 
-    async def _fetch(self, client: httpx.AsyncClient, target: str) -> bytes:
+    async def _fetch(self, client: httpx.AsyncClient, target: str) -> tuple[bytes, str | None]:
         request, url = self._request, self._urls[target]
         headers = self._target_headers.get(target)
         async with client.stream(
@@ -119,7 +123,18 @@ class HttpPoller:
                 body += chunk
                 if len(body) > MAX_REPORT_BYTES:
                     raise Undecodable(f"its report is larger than {MAX_REPORT_BYTES >> 20} MiB")
-            return bytes(body)
+            return bytes(body), _peer_address(response)
+
+
+def known_address(address: str | None) -> str | None:
+    """Return the address of a machine; `None` for loopback, which says nothing about it."""
+    return None if not address or is_loopback(address) else address
+
+
+def _peer_address(response: httpx.Response) -> str | None:
+    stream = response.extensions.get("network_stream")
+    peer = None if stream is None else stream.get_extra_info("server_addr")
+    return known_address(peer[0]) if peer else None
 
 
 def _reason(error: httpx.HTTPError) -> str:

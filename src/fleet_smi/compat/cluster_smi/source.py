@@ -20,6 +20,7 @@ from fleet_smi.compat.cluster_smi.nodes import PushedNodes, RouterNodes
 from fleet_smi.config import Settings
 from fleet_smi.errors import DeliveryError, Unreachable, UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
+from fleet_smi.hub.http_polling import known_address
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.model.snapshot import Snapshot
 
@@ -100,7 +101,13 @@ class ClusterSmiSource:
         body, address, connection = sockets.receive_single_frame(socket)
         snapshot = self._pushed.snapshot(decode_node(body), address, self._clock(), connection)
         deliver(
-            Delivery(source=self.name, target=snapshot.node_id, result=snapshot, id_origin="target")
+            Delivery(
+                source=self.name,
+                target=snapshot.node_id,
+                result=snapshot,
+                id_origin="target",
+                address=known_address(address),
+            )
         )
 
     async def _poll_forever(
