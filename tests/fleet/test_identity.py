@@ -337,3 +337,20 @@ def test_a_clone_does_not_get_an_id_that_somebody_reports() -> None:
         send(fleet, first, NOON + tick)
         send(fleet, clone, NOON + tick + 1)
     assert {node.name for node in fleet.view(NOON + 4).nodes} == {"gpu01", "gpu02", "mallory"}
+
+
+def test_a_clone_does_not_hide_a_gpu_that_its_twin_misses() -> None:
+    fleet, first, clone = FleetState(), Sender("gpu01"), Sender("gpu02")
+    for tick in range(0, 60, 2):
+        send(fleet, first, NOON + tick)
+        send(fleet, clone, NOON + tick + 1)
+    # The GPU of the first is exchanged, and the clone claims the one that is gone.
+    gone = first.facts["uuid"]
+    first.reboots(NOON + 70, uuid="GPU-replacement")
+    send(fleet, first, NOON + 80)
+    clone.facts["uuid"] = gone
+    for tick in range(82, 90, 2):
+        send(fleet, clone, NOON + tick)
+        send(fleet, first, NOON + tick + 1)
+    by_uuid = {each.uuid: each.verdict.state for each in by_name(fleet, NOON + 90)["gpu01"].gpus}
+    assert by_uuid == {"GPU-replacement": "free", gone: "broken"}

@@ -381,7 +381,8 @@ class FleetState:
             self._inventories.update(node.node_id, node.inventory, gone, snapshot, at)
             node.reported_uuids = reported
         if node.inventory.missing:
-            self._inventories.prune(node.node_id, node.inventory)
+            twins = self.identities.twins(node.node_id)
+            self._inventories.prune(node.node_id, node.inventory, twins)
             self._inventories.note_moves(node.node_id, node.inventory, self._name_of)
         return snapshot
 

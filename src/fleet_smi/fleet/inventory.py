@@ -1,6 +1,6 @@
 """Inventory of GPUs per node: a missing GPU stays listed, also if another node reports it now."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,6 +9,8 @@ from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
 
 # A node that invents a new UUID with every report must not fill the memory.
 _MAX_MISSING = 64
+# How long reports of a clone may be taken for those of the first machine (`identity.py`).
+_MAX_MISTAKEN_SECONDS = 4.0
 
 
 class MissingGpu(Struct, frozen=True, gc=False):
@@ -73,10 +75,20 @@ class InventoryIndex:
         renamed = [uuid for uuid, entry in missing if _is_renamed(entry.gpu, present)]
         self._drop_missing(node_id, inventory, renamed)
 
-    def prune(self, node_id: str, inventory: Inventory) -> None:
-        """Drop the missing GPUs beyond the limit, the oldest first."""
+    def prune(self, node_id: str, inventory: Inventory, twins: Collection[str]) -> None:
+        """Drop missing GPUs that were never here, and the oldest beyond the limit.
+
+        `twins` are nodes with the machine-id of this one: the first reports of a clone were taken
+        for reports of this node, until both were known to run.
+        """
+        missing, claims = inventory.missing, inventory.claims
+        if twins:
+            for uuid, entry in list(missing.items()):
+                is_brief = entry.seen_at - claims[uuid] <= _MAX_MISTAKEN_SECONDS
+                if is_brief and self._new_home(node_id, uuid, entry) in twins:
+                    del missing[uuid], claims[uuid]
         # In the order of insertion: the first have been missing longest.
-        self._drop_missing(node_id, inventory, list(inventory.missing)[:-_MAX_MISSING])
+        self._drop_missing(node_id, inventory, list(missing)[:-_MAX_MISSING])
 
     def note_moves(
         self, node_id: str, inventory: Inventory, name_of: Callable[[str], str | None]
