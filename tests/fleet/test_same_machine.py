@@ -90,6 +90,16 @@ def test_an_older_tool_beside_an_agent_is_a_route_of_its_node(
     assert fleet.view(NOON + 8).nodes[0].trouble is None
 
 
+def test_what_the_administrator_named_stays_named_when_an_agent_is_installed() -> None:
+    fleet = FleetState()
+    fleet.apply(older(NOON), NOON, NVGPU)
+    fleet.label("nvgpu-gpu01", "big one", {"rack": "7"})
+    fleet.apply(agent(NOON + 1), NOON + 1, PUSH)
+    fleet.apply(older(NOON + 2), NOON + 2, NVGPU)
+    (node,) = fleet.view(NOON + 2).nodes
+    assert (node.node_id, node.name, node.labels) == ("id-of-gpu01", "big one", {"rack": "7"})
+
+
 def test_it_stays_one_node_after_a_restart_of_the_hub() -> None:
     fleet = FleetState()
     fleet.apply(agent(NOON), NOON, PUSH)

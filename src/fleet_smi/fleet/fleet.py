@@ -350,9 +350,10 @@ class FleetState:
         """Make a route of an older tool one of the node that an agent on the machine reports."""
         if self._routes.get(via) != full.node_id:
             # The tool came first, or its target was listed under a placeholder.
-            for former in {node_id, via.placeholder_id}:
-                if self.remove(former):
-                    self._joined.append(former)
+            for former in {node_id, via.placeholder_id} & self._nodes.keys():
+                full.adopt_labels(self._nodes[former])
+                self.remove(former)
+                self._joined.append(former)
             self._routes[via] = full.node_id
             full.vias.add(via)
             self._mark_dirty(full.node_id)

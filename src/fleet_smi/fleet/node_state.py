@@ -167,6 +167,12 @@ class NodeState:
         """Recompute the sort key after the name changed."""
         self.sort_key = natural_sort_key(self.name), self.node_id
 
+    def adopt_labels(self, other: "NodeState") -> None:
+        """Adopt the administrator's name and labels of another node, where it has none."""
+        self.given_name = self.given_name or other.given_name
+        self.given_labels = other.given_labels | self.given_labels
+        self.update_sort_key()
+
     def _judge(self, snapshot: Snapshot, thresholds: Thresholds) -> tuple[StateTransition, ...]:
         """Judge every GPU and instance of the latest snapshot by its window."""
         timing = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
