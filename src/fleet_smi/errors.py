@@ -15,6 +15,7 @@
       - Throttled           the hub takes no more from this sender now, and says until when
       - OutOfOrder          the hub lacks reports from before this one: resend them first
     + Refused               access denied: key, token, host key
+      - AlreadyJoined       the id of a node that joins has a credential
     + Undecodable           the data is not a report
       - EmptyReport         no data: a file that its writer has just created
       - TruncatedReport     the data ends early: its writer is not finished, or was stopped
@@ -99,6 +100,10 @@ class OutOfOrder(Unreachable):
 
 class Refused(DeliveryError):
     """Access denied: a wrong key or token, a changed host key."""
+
+
+class AlreadyJoined(Refused):
+    """The id of a node that joins has a credential, which is never replaced."""
 
 
 class Undecodable(DeliveryError):

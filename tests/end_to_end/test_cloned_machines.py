@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.wire.report import decode_report
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import run_fleet_smi, run_json
 from tests.end_to_end.programs import (
@@ -196,3 +197,79 @@ def test_a_file_or_a_pulled_agent_cannot_report_for_a_node_with_a_credential(lab
         assert (found[sender].gpus, found[sender].silent) == ((), True)
     assert found["gpu01"].trouble is None
     assert [gpu.verdict.state for gpu in found["gpu01"].gpus] != ["free"]
+
+
+def give_own_machine_id(machine: ClonedMachine) -> None:
+    """`rm -f /etc/machine-id … && systemd-machine-id-setup` on that machine."""
+    root = Path(machine.env["FLEET_SMI_NODE_ROOT"])
+    (root / "etc/machine-id").write_text(f"{secrets.token_hex(16)}\n")
+
+
+@pytest.mark.parametrize("credential", ["copied", "own"])
+def test_the_remedy_that_the_hub_gives_makes_two_nodes_and_loses_nothing(
+    lab: Lab, credential: str
+) -> None:
+    hub, agents = LoopbackHub(lab), {}
+    machines = {name: ClonedMachine(lab, name) for name in NAMES}
+    for name, machine in machines.items():
+        if name == "gpu02" and credential == "copied":
+            machine.state.mkdir(mode=0o700)
+            shutil.copy(machines["gpu01"].state / "credential.json", machine.state)
+        agents[name] = machine.start_agent("--drop", str(machine.drop), *hub.join_flags())
+        wait_until(lambda: hub.latest_sequence(name) > 0)  # noqa: B023  # called before the next
+    wait_until(lambda: hub.reporting() == set(NAMES))
+    wait_until(lambda: all(node.trouble for node in hub.fleet().nodes))
+    # With a copied credential, either of the two is the clone for the hub.
+    (entry,) = [node for node in hub.fleet().nodes if "@" in node.node_id]
+    for node in hub.fleet().nodes:
+        assert f"`fleet-smi nodes remove {entry.node_id}`" in (node.trouble or "")
+    clone = machines[entry.name]
+    # It buffers samples under the id that it shares, and then gets its own.
+    hub.program.terminate()
+    wait_until(lambda: any((clone.state / "spool").glob("*.samples")))
+    buffered = clone.latest_sequence()
+    wait_until(lambda: clone.latest_sequence() > buffered + 10)
+    agents[entry.name].terminate()
+    latest = decode_report(next(clone.drop.glob("*.fsmi")).read_bytes()).snapshots[-1]
+    give_own_machine_id(clone)
+    (clone.state / "credential.json").unlink()
+    hub.start()
+    clone.start_agent(*hub.join_flags())
+    wait_until(lambda: any(is_new_entry(node, entry) for node in hub.fleet().nodes))
+    removed = run_fleet_smi("nodes", "remove", entry.node_id, "--hub", hub.url, env=hub.env)
+    assert removed.returncode == 0, removed.stderr
+    wait_until(lambda: len(hub.fleet().nodes) == 2 and hub.reporting() == set(NAMES))
+    began = {name: hub.latest_sequence(name) for name in NAMES}
+    wait_until(lambda: all(hub.latest_sequence(name) > began[name] + 10 for name in NAMES))
+    for node in hub.fleet().nodes:
+        assert (node.trouble, node.missing_reports) == (None, 0)
+        assert {gpu.verdict.state for gpu in node.gpus} == {"free"}
+    wait_until(lambda: not any((clone.state / "spool").glob("*.samples")))
+    hub.program.terminate()
+    runs = {run.run_id: run for run in hub.stored_nodes()[entry.name].sequences.runs}
+    received = runs[latest.run_id or ""]
+    assert (len(received.firsts), received.given_up) == (1, 0)
+    assert received.firsts[0] <= buffered
+    assert received.lasts == [latest.sequence]
+
+
+def is_new_entry(node: NodeView, old: NodeView) -> bool:
+    return node.name == old.name and node.node_id != old.node_id and not node.silent
+
+
+def test_a_clone_that_cannot_join_is_not_told_to_revoke_the_healthy_node(lab: Lab) -> None:
+    hub = LoopbackHub(lab)
+    first, clone = ClonedMachine(lab, "gpu01"), ClonedMachine(lab, "gpu01-copy")
+    flags = hub.join_flags()
+    first.start_agent(*flags)
+    wait_until(lambda: hub.latest_sequence("gpu01") > 0)
+    # A copy of a machine that was running, without its state: nothing but its GPUs tells it apart.
+    clone.env["FLEET_SMI_NODE_ROOT"] = first.env["FLEET_SMI_NODE_ROOT"]
+    clone.env["FLEET_SMI_NODE_NAME"] = "gpu01"
+    agent = clone.start_agent(*flags)
+    wait_until(lambda: "already has a credential" in agent.output)
+    refused = run_fleet_smi("nodes", "--hub", hub.url, env=hub.env).stdout
+    for text in (agent.output, " ".join(refused.split())):
+        assert "systemd-machine-id-setup" in text
+        assert "token revoke" not in text
+    assert "gpu01" in hub.reporting()

@@ -130,8 +130,13 @@ class NodeIdentities:
             booted_at=None,
         )
         machines = [*self._machines.get(node_id, ()), *filter(None, [self._machine(node_id)])]
-        running = [each.evidence for each in machines if now <= each.until]
-        if not running or any(may_join_as(each, joining) for each in running):
+        running = [each for each in machines if now <= each.until]
+        if boot_id is None:
+            # By push it had a credential, which protects the id until it is revoked.
+            running = [
+                each for each in running if each.owner is None or each.owner.source != "push"
+            ]
+        if not running or any(may_join_as(each.evidence, joining) for each in running):
             return node_id
         # Not those of clones: one that lost its credential is to get its own id again.
         return suffixed_id(node_id, joining, [machines[0].evidence], {node_id})
@@ -176,6 +181,10 @@ class NodeIdentities:
             for machine in machines:
                 if machine.owner == via:
                     machine.owner = None
+
+    def is_clone(self, node_id: str) -> bool:
+        """Return whether a node reports an id that another machine had before it."""
+        return node_id in self._reported_ids
 
     def twins(self, node_id: str) -> Sequence[str]:
         """Return the ids of the other nodes that report the same id as this one."""
@@ -223,6 +232,7 @@ class NodeIdentities:
         self._check_owner(machine, evidence, origin)
         if clone is None:
             self._add(node_id, machine)
+        machine.refresh_evidence(evidence, timeout)
         return machine
 
     def _changed_or_new(

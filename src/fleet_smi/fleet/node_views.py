@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from fleet_smi.fleet.identity import NodeIdentities
+from fleet_smi.fleet.machines import NEW_MACHINE_ID
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.model.fleet import NodeView
@@ -62,23 +63,26 @@ class NodeViews:
         """Return the parts with a warning where another machine reports the same id now."""
         twins = self._identities.twins(parts.node.node_id)
         others = [self._nodes[other] for other in twins if other in self._nodes]
-        return _with_shared_id_warning(parts, others, now, self._thresholds) if others else parts
+        running = [other for other in others if now <= other.silent_at(self._thresholds)]
+        if not running or parts.node.silent:
+            return parts
+        is_clone = self._identities.is_clone(parts.node.node_id)
+        return _with_shared_id_warning(parts, running, is_clone)
 
 
 def _with_shared_id_warning(
-    parts: NodeParts, others: Sequence[NodeState], now: float, thresholds: Thresholds
+    parts: NodeParts, others: Sequence[NodeState], is_clone: bool
 ) -> NodeParts:
-    """Return the parts with a warning if other machines report the same id now, and a remedy."""
-    running = [other for other in others if now <= other.silent_at(thresholds)]
-    if not running or parts.node.silent:
-        return parts
-    named = [_describe(other) for other in running[:_MAX_NAMED]]
-    more = len(running) - len(named)
+    """Return the parts with a warning that other machines report the same id, and a remedy."""
+    named = [_describe(other) for other in others[:_MAX_NAMED]]
+    more = len(others) - len(named)
     names = ", ".join(named) + (f" and {more} more" if more else "")
+    # The clone, never the first: to remove its entry would revoke the credential of both.
+    where = "this machine" if is_clone else names
+    old_id = parts.node.node_id if is_clone else others[0].node_id
     message = (
-        f"has the same machine-id as {names}: one is a clone of the other. On one of them run "
-        "`rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup`, restart its "
-        "agent, and remove its old entry with `fleet-smi nodes remove`"
+        f"has the same machine-id as {names}: one is a clone of the other. On {where} run "
+        f"{NEW_MACHINE_ID}. Then run `fleet-smi nodes remove {old_id}`"
     )
     trouble = "; ".join(filter(None, (message, parts.node.trouble)))
     return replace(parts, node=replace(parts.node, trouble=trouble))

@@ -14,7 +14,8 @@ from msgspec import Struct
 from sqlalchemy import Connection, Engine, Row, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from fleet_smi.errors import Refused, UsageError
+from fleet_smi.errors import AlreadyJoined, Refused, UsageError
+from fleet_smi.fleet.machines import NEW_MACHINE_ID
 from fleet_smi.hub.database import (
     bump_credentials_revision,
     read_transaction,
@@ -136,8 +137,9 @@ class TokenStore:
                 self._spend(connection, join_token)
                 return self._add(connection, "node", name, secret=proposal, node_id=node_id)
         except IntegrityError:
-            raise Refused(
-                "this node id already has a credential; if the node has lost it, run "
+            raise AlreadyJoined(
+                "this node id already has a credential; if this machine is a clone of that node, "
+                f"run on it {NEW_MACHINE_ID}; if it is that node, and has lost its credential, run "
                 f"`fleet-smi hub token revoke {node_id}` on the hub's machine and join again",
                 sanitize_text(name, _MAX_TEXT_LENGTH) or node_id,
             ) from None

@@ -13,6 +13,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from fleet_smi.failure_log import FailureLog
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.own_samples import adopt_samples
 from fleet_smi.node.spool import (
     MAX_BATCH_BYTES,
     MAX_BATCH_SAMPLES,
@@ -63,14 +65,16 @@ class ReportBuffer:
             self._waiting = deque(every_second([*self._waiting]))
             self._keep_every *= 2
 
-    def next_batch(self) -> list[EncodedSample]:
+    def next_batch(self, latest: Snapshot | None = None) -> list[EncodedSample]:
         """Take the oldest unsent samples, as many as one report carries; empty if there are none.
 
+        All of them are of this machine and have the node id of `latest`, its latest sample.
         Afterwards call `acknowledge`, `discard`, `return_batch` or `requeue`.
         """
         while self._spool is not None and (number := self._next_segment()) is not None:
             self._read_up_to = number
-            if samples := self._spool.load_segment(number):
+            samples = self._spool.load_segment(number)
+            if samples := samples if latest is None else adopt_samples(samples, latest):
                 return self._start_batch(samples, number)
             # Nothing in it can be read, as when a kill tore its first record.
             self._spool.drop_segment(number)
@@ -81,6 +85,7 @@ class ReportBuffer:
             if samples and size > MAX_BATCH_BYTES:
                 break
             samples.append(self._waiting.popleft())
+        samples = samples if latest is None else adopt_samples(samples, latest)
         return self._start_batch(samples, None) if samples else []
 
     def acknowledge(self, durable_sequence: int | None) -> None:

@@ -34,7 +34,7 @@ class PushOutlet:
         self.requested_interval_seconds: float | None = None
         self._session = session
         self._buffer = buffer
-        self._node: tuple[str, str, str | None] = "", "", None
+        self._latest: Snapshot | None = None
         self._hub_run: str | None = None
         self._is_recorded = True  # else the history of the hub was full, by the last receipt
         self._newest: EncodedSample | None = None
@@ -73,7 +73,7 @@ class PushOutlet:
             self._buffer.close()
 
     def _add(self, snapshot: Snapshot) -> None:
-        self._node = snapshot.node_id, snapshot.name, snapshot.boot_id
+        self._latest = snapshot
         sample = EncodedSample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
         self._newest = sample
         with self._lock:
@@ -125,7 +125,7 @@ class PushOutlet:
     def _send_next(self) -> int:
         """Send one report; return its number of samples. `DeliveryError` requeues them."""
         with self._lock:
-            batch = self._buffer.next_batch()
+            batch = self._buffer.next_batch(self._latest)
         if not batch:
             return 0
         try:
@@ -152,7 +152,9 @@ class PushOutlet:
             self._handle_receipt(receipt)
 
     def _post(self, batch: list[EncodedSample], hub: str | None) -> Receipt:
-        return self._session.send_report([sample.data for sample in batch], *self._node, hub=hub)
+        latest = self._latest
+        node = ("", "", None) if latest is None else (latest.node_id, latest.name, latest.boot_id)
+        return self._session.send_report([sample.data for sample in batch], *node, hub=hub)
 
     def _post_one_by_one(self, batch: list[EncodedSample]) -> Receipt | None:
         """Send each sample alone: one that the hub cannot decode must not cost the others.

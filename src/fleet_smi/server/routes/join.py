@@ -7,7 +7,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from fleet_smi.errors import Refused
+from fleet_smi.errors import AlreadyJoined, Refused
+from fleet_smi.fleet.machines import NEW_MACHINE_ID
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
@@ -47,14 +48,26 @@ async def join(context: RequestContext) -> Response:
             _proposal(context),
         )
     except Refused as error:
-        refusal = HttpError(403, "refused", error.message)
-        reason, _, remedy = error.message.partition("; ")
+        message = _refusal_message(context, error, node_id)
+        refusal = HttpError(403, "refused", message)
+        reason, _, remedy = message.partition("; ")
         context.hub.refuse(
             address, f"cannot join: {reason}", remedy, name=sanitize_text(request.name, 128)
         )
         raise ApiError(access.record_failure(headers, context.peer, refusal)) from None
     context.hub.refusals.forget(node_id)
     return json_response(Joined(token=issued.secret))
+
+
+def _refusal_message(context: RequestContext, error: Refused, node_id: str) -> str:
+    """The message of a refusal; no clone is told to revoke the credential of a healthy node."""
+    node = context.node_view(node_id)
+    if not isinstance(error, AlreadyJoined) or node is None or node.silent:
+        return error.message
+    return (
+        f"this node id already has a credential; {node.name} reports with it now: if this machine "
+        f"is a clone of it, run on this machine {NEW_MACHINE_ID}"
+    )
 
 
 def _proposal(context: RequestContext) -> str | None:
