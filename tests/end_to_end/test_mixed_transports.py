@@ -102,7 +102,12 @@ files_interval = "1s"
     older.env |= {
         key: machine.env[key] for key in ("FLEET_SMI_NODE_ROOT", "FLEET_SMI_NODE_NAME")
     } | {key: value for key, value in machine.env.items() if "SIM" in key}
-    flags = ("--cluster-smi", f"127.0.0.1:{pushed}", "--serve", f"127.0.0.1:{polled}")
+    flags: tuple[str, ...] = (
+        "--cluster-smi",
+        f"127.0.0.1:{pushed}",
+        "--serve",
+        f"127.0.0.1:{polled}",
+    )
     flags += ("--drop", str(folder), "--drop-format", "gpustat")
 
     def start_older_tools() -> None:

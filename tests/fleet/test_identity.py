@@ -354,3 +354,12 @@ def test_a_clone_does_not_hide_a_gpu_that_its_twin_misses() -> None:
         send(fleet, first, NOON + tick + 1)
     by_uuid = {each.uuid: each.verdict.state for each in by_name(fleet, NOON + 90)["gpu01"].gpus}
     assert by_uuid == {"GPU-replacement": "free", gone: "broken"}
+
+
+def test_who_claims_the_id_of_an_older_tool_first_does_not_own_it() -> None:
+    fleet, forger = FleetState(), Sender("mallory", FILE, origin="report")
+    assert send(fleet, forger, NOON) == ID
+    older = Sender("gpu01", Via("nvgpu", "gpu01"), origin="target", **forger.facts)
+    assert send(fleet, older, NOON + 1) == ID
+    with pytest.raises(Refused, match="comes by nvgpu from gpu01"):
+        send(fleet, forger, NOON + 2)

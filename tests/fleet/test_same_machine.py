@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.model.snapshot import Gpu, Host, Snapshot
@@ -59,6 +60,18 @@ def older(at: float, *gpus: Gpu, node: str = "gpu01", node_id: str = "nvgpu-gpu0
     )
 
 
+def poll(
+    fleet: FleetState,
+    at: float,
+    *gpus: Gpu,
+    via: Via = NVGPU,
+    address: str | None = None,
+    **fields: Any,
+) -> None:
+    """Apply what the older tool reports."""
+    fleet.apply(older(at, *gpus, **fields), at, via, origin="target", address=address)
+
+
 def ids(fleet: FleetState, at: float) -> set[str]:
     return {node.node_id for node in fleet.view(at).nodes}
 
@@ -78,7 +91,7 @@ def test_an_older_tool_beside_an_agent_is_a_route_of_its_node(
         at = NOON + 2 * tick
         if not older_first or tick:
             fleet.apply(agent(at), at, PUSH)
-        fleet.apply(older(at + 1), at + 1, NVGPU, address=address)
+        poll(fleet, at + 1, address=address)
     assert ids(fleet, NOON + 6) == {"id-of-gpu01"}
     assert offered(fleet, NOON + 6) == 0
     assert fleet.node_by_route(NVGPU) == "id-of-gpu01"
@@ -86,16 +99,16 @@ def test_an_older_tool_beside_an_agent_is_a_route_of_its_node(
     # A failure of that route is shown at the node, until it works again.
     fleet.record_failure(NVGPU, "timed out", NOON + 7)
     assert fleet.view(NOON + 7).nodes[0].trouble == "timed out"
-    fleet.apply(older(NOON + 8), NOON + 8, NVGPU)
+    poll(fleet, NOON + 8)
     assert fleet.view(NOON + 8).nodes[0].trouble is None
 
 
 def test_what_the_administrator_named_stays_named_when_an_agent_is_installed() -> None:
     fleet = FleetState()
-    fleet.apply(older(NOON), NOON, NVGPU)
+    poll(fleet, NOON)
     fleet.label("nvgpu-gpu01", "big one", {"rack": "7"})
     fleet.apply(agent(NOON + 1), NOON + 1, PUSH)
-    fleet.apply(older(NOON + 2), NOON + 2, NVGPU)
+    poll(fleet, NOON + 2)
     (node,) = fleet.view(NOON + 2).nodes
     assert (node.node_id, node.name, node.labels) == ("id-of-gpu01", "big one", {"rack": "7"})
 
@@ -103,27 +116,27 @@ def test_what_the_administrator_named_stays_named_when_an_agent_is_installed() -
 def test_it_stays_one_node_after_a_restart_of_the_hub() -> None:
     fleet = FleetState()
     fleet.apply(agent(NOON), NOON, PUSH)
-    fleet.apply(older(NOON + 1), NOON + 1, NVGPU)
+    poll(fleet, NOON + 1)
     checkpoint = fleet.checkpoint("id-of-gpu01")
     assert isinstance(checkpoint, NodeCheckpoint)
     again = FleetState()
     again.restore(checkpoint)
     again.add_target(NVGPU)
     # The older tool is polled before the agent sends its first report.
-    again.apply(older(NOON + 60), NOON + 60, NVGPU)
+    poll(again, NOON + 60)
     assert ids(again, NOON + 60) == {"id-of-gpu01"}
     again.apply(agent(NOON + 61), NOON + 61, PUSH)
-    again.apply(older(NOON + 62), NOON + 62, NVGPU)
+    poll(again, NOON + 62)
     assert ids(again, NOON + 62) == {"id-of-gpu01"}
 
 
 def test_the_older_tool_is_listed_again_when_the_agent_is_gone_for_good() -> None:
     fleet = FleetState()
     fleet.apply(agent(NOON), NOON, PUSH)
-    fleet.apply(older(NOON + 1), NOON + 1, NVGPU)
-    fleet.apply(older(NOON + 60), NOON + 60, NVGPU)
+    poll(fleet, NOON + 1)
+    poll(fleet, NOON + 60)
     assert ids(fleet, NOON + 60) == {"id-of-gpu01"}
-    fleet.apply(older(NOON + HOUR), NOON + HOUR, NVGPU)
+    poll(fleet, NOON + HOUR)
     by_id = {node.node_id: node.silent for node in fleet.view(NOON + HOUR).nodes}
     assert by_id == {"id-of-gpu01": True, "nvgpu-gpu01": False}
 
@@ -156,7 +169,7 @@ def test_names_addresses_and_uuids_tell_whether_it_is_one_machine(
         listed = snapshot(
             *cards, node=node, node_id="gpustat-gpu01", taken_at=NOON + 1, boot_id=None
         )
-    fleet.apply(listed, NOON + 1, FILE, address=address)
+    fleet.apply(listed, NOON + 1, FILE, origin="target", address=address)
     assert len(ids(fleet, NOON + 1)) == expected
 
 
@@ -164,7 +177,7 @@ def test_machines_of_one_name_with_other_gpus_are_two_nodes() -> None:
     for cards in ([gpu(0)], [gpu(0, name="Tesla K80"), gpu(1, name="Tesla K80")]):
         fleet = FleetState()
         fleet.apply(agent(NOON), NOON, PUSH)
-        fleet.apply(older(NOON + 1, *cards), NOON + 1, NVGPU)
+        poll(fleet, NOON + 1, *cards)
         assert len(ids(fleet, NOON + 1)) == 2
 
 
@@ -175,10 +188,10 @@ def test_an_older_tool_is_no_route_of_one_of_two_agents_of_its_name() -> None:
         NOON, node_id="id-of-twin", boot_id="other", run_id="other", addresses=("10.0.0.2",)
     )
     fleet.apply(twin, NOON, Via("push", "id-of-twin"))
-    fleet.apply(older(NOON + 1), NOON + 1, NVGPU)
+    poll(fleet, NOON + 1)
     assert len(ids(fleet, NOON + 1)) == 3
     # With the address it was read at it is clear.
-    fleet.apply(older(NOON + 2), NOON + 2, NVGPU, address="10.0.0.2")
+    poll(fleet, NOON + 2, address="10.0.0.2")
     assert ids(fleet, NOON + 2) == {"id-of-gpu01", "id-of-twin"}
     assert fleet.node_by_route(NVGPU) == "id-of-twin"
 
@@ -186,9 +199,8 @@ def test_an_older_tool_is_no_route_of_one_of_two_agents_of_its_name() -> None:
 def test_of_two_older_agents_of_one_name_one_is_a_route() -> None:
     fleet = FleetState()
     fleet.apply(agent(NOON), NOON, PUSH)
-    fleet.apply(older(NOON + 1), NOON + 1, NVGPU)
-    second = older(NOON + 1, node_id="nvgpu-gpu01@gpu01.b")
-    fleet.apply(second, NOON + 1, Via("nvgpu", "gpu01.b"))
+    poll(fleet, NOON + 1)
+    poll(fleet, NOON + 1, via=Via("nvgpu", "gpu01.b"), node_id="nvgpu-gpu01@gpu01.b")
     assert ids(fleet, NOON + 1) == {"id-of-gpu01", "nvgpu-gpu01@gpu01.b"}
 
 
@@ -205,7 +217,7 @@ def test_no_agent_hides_a_use_that_the_older_tool_sees(in_use: tuple[Gpu, ...]) 
     for _ in range(20):
         at += 2
         fleet.apply(agent(at, *idle), at, PUSH)
-        fleet.apply(older(at + 1, *in_use), at + 1, NVGPU)
+        poll(fleet, at + 1, *in_use)
     by_id = {node.node_id: node for node in fleet.view(at + 1).nodes}
     assert by_id.keys() == {"id-of-gpu01", "nvgpu-gpu01"}
     assert by_id["nvgpu-gpu01"].gpus[0].verdict.state != "free"
@@ -213,27 +225,53 @@ def test_no_agent_hides_a_use_that_the_older_tool_sees(in_use: tuple[Gpu, ...]) 
     for _ in range(20):
         at += 2
         fleet.apply(agent(at, *idle), at, PUSH)
-        fleet.apply(older(at + 1), at + 1, NVGPU)
+        poll(fleet, at + 1)
     assert len(ids(fleet, at + 1)) == 2
 
 
 def test_a_job_that_starts_between_two_samples_does_not_separate_them() -> None:
     fleet = FleetState()
     fleet.apply(agent(NOON, gpu(0), gpu(1)), NOON, PUSH)
-    fleet.apply(older(NOON + 1), NOON + 1, NVGPU)
-    fleet.apply(older(NOON + 2, *USED), NOON + 2, NVGPU)
+    poll(fleet, NOON + 1)
+    poll(fleet, NOON + 2, *USED)
     assert ids(fleet, NOON + 2) == {"id-of-gpu01"}
     at = NOON + 3
     for _ in range(5):
         at += 2
         fleet.apply(agent(at, gpu(0, processes=(process(77),)), gpu(1)), at, PUSH)
-        fleet.apply(older(at + 1, *USED), at + 1, NVGPU)
+        poll(fleet, at + 1, *USED)
         assert ids(fleet, at + 1) == {"id-of-gpu01"}
 
 
 def test_a_lost_gpu_that_the_older_tool_leaves_out_does_not_separate_them() -> None:
     fleet = FleetState()
     fleet.apply(agent(NOON), NOON, PUSH)
-    fleet.apply(older(NOON + 1), NOON + 1, NVGPU)
-    fleet.apply(older(NOON + 2, gpu(1, memory_used_bytes=None)), NOON + 2, NVGPU)
+    poll(fleet, NOON + 1)
+    poll(fleet, NOON + 2, gpu(1, memory_used_bytes=None))
     assert ids(fleet, NOON + 2) == {"id-of-gpu01"}
+
+
+def test_two_routes_of_one_older_tool_are_routes_of_one_node() -> None:
+    """A cluster-smi node that pushes to the hub, and to a router that the hub polls."""
+    fleet = FleetState()
+    for tick in range(0, 6, 2):
+        fleet.apply(agent(NOON + tick), NOON + tick, PUSH)
+        for target in ("cluster-smi-gpu01", "router:9081"):
+            poll(
+                fleet, NOON + tick + 1, via=Via("cluster-smi", target), node_id="cluster-smi-gpu01"
+            )
+    assert ids(fleet, NOON + 6) == {"id-of-gpu01"}
+
+
+def test_a_node_with_a_credential_is_never_a_route_of_another() -> None:
+    fleet = FleetState()
+    fleet.apply(agent(NOON), NOON, PUSH)
+    fleet.apply(older(NOON + 1), NOON + 1, Via("push", "nvgpu-gpu01"), origin="credential")
+    assert ids(fleet, NOON + 1) == {"id-of-gpu01", "nvgpu-gpu01"}
+
+
+def test_an_agent_that_claims_to_report_once_a_week_hides_no_older_tool() -> None:
+    fleet = FleetState()
+    fleet.apply(replace(agent(NOON), interval_seconds=7 * 86_400.0), NOON, PUSH)
+    poll(fleet, NOON + HOUR)
+    assert len(ids(fleet, NOON + HOUR)) == 2

@@ -6,6 +6,7 @@ Pure: the caller passes in the snapshots and the time, always by the hub's own c
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 
+from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.fleet_change import FleetChange
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
@@ -59,6 +60,7 @@ class FleetState:
         at: float,
         via: Via | None = None,
         *,
+        origin: IdOrigin = "report",
         address: str | None = None,
         is_recorded: bool = True,
     ) -> FleetChange | None:
@@ -71,7 +73,7 @@ class FleetState:
         # NaN compares false with every later time: it would lock its node out for good.
         if not (isfinite(snapshot.taken_at) and isfinite(at)):
             return None
-        if via is not None and is_known_by_name(snapshot):
+        if via is not None and is_known_by_name(snapshot, origin):
             joined = self._routes.get(via)
             full = self._machines.find(snapshot, at, via, address, joined)
             if full is not None:

@@ -166,7 +166,7 @@ class PolledFleet:
             except DeliveryError as refusal:
                 self._fleet.record_failure(via, refusal.message, now)
             else:
-                self._fleet.apply(snapshot, at, via, address=delivery.address)
+                self._fleet.apply(snapshot, at, via, origin=origin, address=delivery.address)
 
 
 def _with_interval(snapshot: Snapshot, interval_seconds: float | None) -> Snapshot:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.merge import all_processes
@@ -24,6 +25,8 @@ _GRACE_SECONDS = 600.0
 _MAX_CONTRADICTIONS = 3
 _DISTINCT_SECONDS = 3600.0
 _MEMORY_TOLERANCE_BYTES = 2 * GIB
+# An agent that reports less often than this is not taken to be running at the same time.
+_MAX_SILENCE_SECONDS = 900.0
 
 
 class _Contradiction(Struct):
@@ -33,9 +36,14 @@ class _Contradiction(Struct):
     at: float
 
 
-def is_known_by_name(snapshot: Snapshot) -> bool:
+def is_known_by_name(snapshot: Snapshot, origin: IdOrigin) -> bool:
     """Return whether a report is of a tool that knows its machine by the host name alone."""
-    return snapshot.boot_id is None and snapshot.run_id is None and snapshot.agent_version is None
+    return (
+        origin == "target"
+        and snapshot.boot_id is None
+        and snapshot.run_id is None
+        and snapshot.agent_version is None
+    )
 
 
 class MachineIndex:
@@ -48,6 +56,8 @@ class MachineIndex:
         self._by_key: dict[str, set[str]] = {}
         self._keys: dict[str, set[str]] = {}
         self._contradictions: dict[tuple[str, str], _Contradiction] = {}
+        # The node id that a tool reports for a machine, by node and source, and when it last did.
+        self._tools: dict[tuple[str, str], tuple[str, float]] = {}
 
     def update(self, node_id: str, snapshot: Snapshot) -> None:
         """Index a node by its latest snapshot."""
@@ -59,6 +69,8 @@ class MachineIndex:
         self._index(node_id, ())
         for pair in [pair for pair in self._contradictions if node_id in pair]:
             del self._contradictions[pair]
+        for key in [key for key in self._tools if key[0] == node_id]:
+            del self._tools[key]
 
     def find(
         self, snapshot: Snapshot, at: float, via: Via, address: str | None, joined: str | None
@@ -74,8 +86,15 @@ class MachineIndex:
             if self._is_same(node, snapshot, at, address, is_joined=node.node_id == joined)
         ]
         # Of several tools of one kind and one name, only one can be on that machine.
-        free = [node for node in found if not _has_other_route(node, via)]
-        return free[0] if len(free) == 1 else None
+        free = [node for node in found if self._is_only_tool(node, snapshot, at, via)]
+        if len(free) != 1:
+            return None
+        self._tools[free[0].node_id, via.source] = snapshot.node_id, at
+        return free[0]
+
+    def _is_only_tool(self, node: NodeState, snapshot: Snapshot, at: float, via: Via) -> bool:
+        tool_id, seen_at = self._tools.get((node.node_id, via.source), (snapshot.node_id, at))
+        return tool_id == snapshot.node_id or at > seen_at + _MAX_SILENCE_SECONDS
 
     def _index(self, node_id: str, keys: Iterable[str]) -> None:
         new, old = set(keys), self._keys.get(node_id, set())
@@ -107,7 +126,8 @@ class MachineIndex:
     ) -> bool:
         full = node.snapshot
         grace = _GRACE_SECONDS if is_joined else 0.0
-        if full is None or at > node.silent_at(self._thresholds) + grace:
+        running_until = min(node.silent_at(self._thresholds), node.at + _MAX_SILENCE_SECONDS)
+        if full is None or at > running_until + grace:
             return False
         if not _is_at(full, snapshot, address) or not _has_gpus(full, snapshot, is_joined):
             return False
@@ -123,10 +143,6 @@ class MachineIndex:
         if at > before.at + _DISTINCT_SECONDS:
             del self._contradictions[pair]
         return False
-
-
-def _has_other_route(node: NodeState, via: Via) -> bool:
-    return any(other.source == via.source and other != via for other in node.vias)
 
 
 def _short(name: str) -> str:

@@ -123,7 +123,7 @@ class Hub:
                     result, at, via, self.fleet.thresholds, origin=origin
                 )
                 self.reports_received += 1
-                self._apply(snapshot, at, own_via, delivery.address)
+                self._apply(snapshot, at, own_via, delivery)
             except DeliveryError as refusal:
                 self._record_failure(via, refusal, now)
                 return
@@ -132,12 +132,17 @@ class Hub:
         if self._failure_logs:  # empty as a rule: this is done for every report
             self._log_recovery(via)
 
-    def _apply(self, snapshot: Snapshot, at: float, via: Via, address: str | None) -> None:
+    def _apply(self, snapshot: Snapshot, at: float, via: Via, delivery: Delivery) -> None:
         """Apply a snapshot that was taken at `at`, by the hub's clock."""
         # The limits again for what was not a report: other formats have none of their own.
         is_recorded = self.history is None or self._can_record(self.history)
         change = self.fleet.apply(
-            limit_processes(snapshot), at, via, address=address, is_recorded=is_recorded
+            limit_processes(snapshot),
+            at,
+            via,
+            origin=delivery.id_origin,
+            address=delivery.address,
+            is_recorded=is_recorded,
         )
         for node_id in self.fleet.take_joined():
             if self.history is not None:
