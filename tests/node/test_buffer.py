@@ -1,5 +1,6 @@
 """The report buffer: order, at-least-once delivery, size limits, in memory and on disk."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -289,3 +290,16 @@ def test_whatever_happens_no_sample_is_missing_in_the_end(
     known |= set(drained(buffer))
     buffer.close()
     assert known == set(range(1, added + 1))
+
+
+def test_a_folder_that_cannot_be_locked_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shared folder of diskless machines, on a file server without locks."""
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(UsageError, match=r"cannot be locked .* local disk"):
+        Spool(str(tmp_path / "spool"))

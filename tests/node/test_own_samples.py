@@ -1,6 +1,7 @@
 """Buffered samples follow the node id of their machine; those of another machine are not sent."""
 
 import msgspec
+import pytest
 
 from fleet_smi.model.snapshot import Host, Snapshot
 from fleet_smi.node.buffer import ReportBuffer
@@ -20,12 +21,13 @@ def taken(
     boot: str = "boot-of-clone",
     uuid: str = "GPU-of-clone",
     address: str = "10.0.0.2",
+    name: str = "clone",
 ) -> Snapshot:
     made = gpu(1, uuid=f"gpu1@{node_id}", uuid_is_made=True)
     return snapshot(
         gpu(0, uuid=uuid),
         made,
-        node="clone",
+        node=name,
         node_id=node_id,
         sequence=sequence,
         run_id=run,
@@ -64,17 +66,13 @@ def test_a_machine_that_was_rebooted_repaired_or_moved_sends_its_own_samples() -
     assert [each.sequence for each in adopted(*changed)] == [1, 2, 3]
 
 
-def test_samples_that_were_copied_with_the_disk_of_another_machine_are_not_sent() -> None:
-    for node_id in (OLD, NEW):
-        copied = taken(
-            1,
-            node_id,
-            run="run-of-first",
-            boot="boot-of-first",
-            uuid="GPU-of-first",
-            address="10.0.0.1",
-        )
-        assert [each.sequence for each in adopted(copied, taken(2))] == [2]
+@pytest.mark.parametrize("node_id", [OLD, NEW])
+@pytest.mark.parametrize("other", [{"address": "10.0.0.1"}, {"name": "first"}], ids=str)
+def test_samples_that_were_copied_with_the_disk_of_another_machine_are_not_sent(
+    node_id: str, other: dict[str, str]
+) -> None:
+    copied = taken(1, node_id, run="run-1", boot="boot-of-first", uuid="GPU-of-first", **other)
+    assert [each.sequence for each in adopted(copied, taken(2))] == [2]
 
 
 def test_a_sample_that_cannot_be_decoded_is_left_to_the_hub() -> None:

@@ -44,14 +44,13 @@ def _adopt(sample: EncodedSample, latest: Snapshot) -> EncodedSample | None:
 
 
 def _is_of_another_machine(snapshot: Snapshot, latest: Snapshot) -> bool:
-    """Return whether all that is known differs; one of it may change in one machine."""
+    """Return whether boot, GPUs, and name or address differ; one of these may change."""
     boots = {snapshot.boot_id, latest.boot_id}
-    return (
-        None not in boots
-        and len(boots) > 1
-        and _differ(_uuids(snapshot), _uuids(latest))
-        and _differ(set(snapshot.host.addresses), set(latest.host.addresses))
-    )
+    if None in boots or len(boots) == 1 or not _differ(_uuids(snapshot), _uuids(latest)):
+        return False
+    # Behind NAT, virtual machines may all have one address.
+    addresses = set(snapshot.host.addresses), set(latest.host.addresses)
+    return snapshot.name != latest.name or _differ(*addresses)
 
 
 def _differ(one: set[str], other: set[str]) -> bool:

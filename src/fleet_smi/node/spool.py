@@ -217,6 +217,11 @@ def _open_locked_folder(path: str) -> int:
     except BlockingIOError:
         os.close(folder)
         raise UsageError(f"another agent uses {path}: stop it, or give another --state") from None
+    except OSError as error:
+        # A file server without locks: two machines would read and delete each other's samples.
+        os.close(folder)
+        message = f"{path} cannot be locked ({error.strerror}): give a --state on a local disk"
+        raise UsageError(message) from None
     return folder
 
 
