@@ -275,3 +275,16 @@ def test_an_agent_that_claims_to_report_once_a_week_hides_no_older_tool() -> Non
     fleet.apply(replace(agent(NOON), interval_seconds=7 * 86_400.0), NOON, PUSH)
     poll(fleet, NOON + HOUR)
     assert len(ids(fleet, NOON + HOUR)) == 2
+
+
+@pytest.mark.parametrize(("sent_from", "expected"), [(ADDRESS, 1), ("10.0.0.66", 2)])
+def test_an_agent_takes_no_machine_that_is_polled_at_an_address_it_does_not_report_from(
+    sent_from: str, expected: int
+) -> None:
+    """Somebody with a credential claims the name and the address of a machine that is polled."""
+    fleet = FleetState()
+    for tick in range(0, 6, 2):
+        at = NOON + tick
+        fleet.apply(agent(at), at, PUSH, origin="credential", address=sent_from)
+        poll(fleet, at + 1, address=ADDRESS)
+    assert len(ids(fleet, NOON + 6)) == expected

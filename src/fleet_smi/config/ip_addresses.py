@@ -1,6 +1,7 @@
 """IP addresses of peers and listeners: loopback, wildcard, trusted networks, rate-limit keys."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from fleet_smi.errors import UsageError
@@ -24,6 +25,12 @@ def is_loopback(host: str) -> bool:
     """Whether a server that listens on this host is reachable from this machine only."""
     address = parse_address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+@lru_cache(4096)  # it is called for every report
+def remote_address(host: str) -> str | None:
+    """Return the address of another machine; `None` for loopback, which is no machine's own."""
+    return host if host and not is_loopback(host) else None
 
 
 class IpNetworks:

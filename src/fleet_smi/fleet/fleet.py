@@ -116,6 +116,7 @@ class FleetState:
             at = node.at
         snapshot = self._update_inventory(node, snapshot, at)
         self._index(node, snapshot)
+        node.address = address
         transitions = node.update(snapshot, at, self.thresholds)
         self._mark_dirty(node.node_id)
         if self.faults:

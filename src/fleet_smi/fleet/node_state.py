@@ -62,11 +62,13 @@ class NodeState:
     """The latest snapshot of one node, judged; `None` where it has never reported.
 
     `at` is when that snapshot was taken, by the hub's clock, and `wake_at` when the node
-    becomes silent without a further report. `occupancy_changed` are the UUIDs of the GPUs and
+    becomes silent without a further report. `address` is where its reports come from, if that is
+    known, whatever it says itself. `occupancy_changed` are the UUIDs of the GPUs and
     instances whose processes, or their memory, differ from the snapshot before.
     """
 
     __slots__ = (
+        "address",
         "at",
         "failures",
         "given_labels",
@@ -91,6 +93,7 @@ class NodeState:
         self.node_id = node_id
         self.via = via
         self.snapshot: Snapshot | None = None
+        self.address: str | None = None
         self.at, self.wake_at = -inf, inf
         self.unrecorded_since: tuple[str | None, int, float] | None = None
         self.given_name: str | None = None

@@ -129,7 +129,9 @@ class MachineIndex:
         running_until = min(node.silent_at(self._thresholds), node.at + _MAX_SILENCE_SECONDS)
         if full is None or at > running_until + grace:
             return False
-        if not _is_at(full, snapshot, address) or not _has_gpus(full, snapshot, is_joined):
+        if not _is_at(full, node.address, snapshot, address) or not _has_gpus(
+            full, snapshot, is_joined
+        ):
             return False
         pair = (snapshot.node_id, node.node_id)
         before = self._contradictions.get(pair)
@@ -149,11 +151,19 @@ def _short(name: str) -> str:
     return name.partition(".")[0].lower()
 
 
-def _is_at(full: Snapshot, snapshot: Snapshot, address: str | None) -> bool:
+def _is_at(
+    full: Snapshot, full_address: str | None, snapshot: Snapshot, address: str | None
+) -> bool:
     """Return whether two reports can be from one host, by name and address."""
-    if address is not None and full.host.addresses:
-        # Behind NAT, and in a container, a machine does not know its address: then the UUIDs tell.
-        return address in full.host.addresses or bool(_uuids(full) & _uuids(snapshot))
+    if address is not None:
+        # Behind NAT a machine has another address: then the UUIDs tell.
+        if _uuids(full) & _uuids(snapshot):
+            return True
+        # Where a report comes from cannot be made up, unlike the addresses in it.
+        if full_address is not None:
+            return address == full_address
+        if full.host.addresses:
+            return address in full.host.addresses
     names = full.name.lower(), snapshot.name.lower()
     has_one_domain = names[0] == names[1] or not all("." in name for name in names)
     return has_one_domain and _short(full.name) == _short(snapshot.name)

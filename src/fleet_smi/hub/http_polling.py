@@ -10,7 +10,7 @@ import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.config.ip_addresses import is_loopback
+from fleet_smi.config.ip_addresses import remote_address
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery
 from fleet_smi.hub.sources.polling import PollTarget, poll_all, poll_on_interval
@@ -126,15 +126,10 @@ class HttpPoller:
             return bytes(body), _peer_address(response)
 
 
-def known_address(address: str | None) -> str | None:
-    """Return the address of a machine; `None` for loopback, which says nothing about it."""
-    return None if not address or is_loopback(address) else address
-
-
 def _peer_address(response: httpx.Response) -> str | None:
     stream = response.extensions.get("network_stream")
     peer = None if stream is None else stream.get_extra_info("server_addr")
-    return known_address(peer[0]) if peer else None
+    return remote_address(peer[0]) if peer else None
 
 
 def _reason(error: httpx.HTTPError) -> str:

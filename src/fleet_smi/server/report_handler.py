@@ -168,7 +168,7 @@ class ReportHandler:
             report = self._checked(_decode(body, sender), sender)
             if isinstance(report, HttpError):
                 return report
-            self._push.receive(report)
+            self._push.receive(report, sender.address)
             return self._receipt(report)
         finally:
             self._budget.settle(sender.identity, len(body), time.thread_time() - started)
@@ -202,7 +202,7 @@ class ReportHandler:
                     return _OUT_OF_ORDER
                 started = time.thread_time()
                 some = report.snapshots[first : first + _SNAPSHOTS_PER_STEP]
-                self._push.receive(replace(report, snapshots=some))
+                self._push.receive(replace(report, snapshots=some), sender.address)
                 seconds += time.thread_time() - started
             return self._receipt(report)
         finally:

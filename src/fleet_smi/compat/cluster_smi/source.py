@@ -18,9 +18,9 @@ from fleet_smi.compat.cluster_smi.codec import (
 )
 from fleet_smi.compat.cluster_smi.nodes import PushedNodes, RouterNodes
 from fleet_smi.config import Settings
+from fleet_smi.config.ip_addresses import remote_address
 from fleet_smi.errors import DeliveryError, Unreachable, UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
-from fleet_smi.hub.http_polling import known_address
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.model.snapshot import Snapshot
 
@@ -106,7 +106,7 @@ class ClusterSmiSource:
                 target=snapshot.node_id,
                 result=snapshot,
                 id_origin="target",
-                address=known_address(address),
+                address=remote_address(address),
             )
         )
 

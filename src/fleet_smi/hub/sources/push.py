@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from fleet_smi.config.ip_addresses import remote_address
 from fleet_smi.errors import DeliveryError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, with_default_interval
 from fleet_smi.wire.report import Report
@@ -34,8 +35,9 @@ class PushSource:
         """Whether reports that are received now are delivered."""
         return self._deliver is not None
 
-    def receive(self, report: Report) -> None:
-        """Deliver every snapshot of a report, the oldest first."""
+    def receive(self, report: Report, address: str = "") -> None:
+        """Deliver every snapshot of a report from an address, the oldest first."""
+        remote = remote_address(address)
         for snapshot in report.snapshots:
             self._deliver_if_running(
                 Delivery(
@@ -44,6 +46,7 @@ class PushSource:
                     result=with_default_interval(snapshot),
                     age_seconds=report.age_seconds(snapshot),
                     id_origin="credential",
+                    address=remote,
                 )
             )
 
