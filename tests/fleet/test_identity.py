@@ -363,3 +363,13 @@ def test_who_claims_the_id_of_an_older_tool_first_does_not_own_it() -> None:
     assert send(fleet, older, NOON + 1) == ID
     with pytest.raises(Refused, match="comes by nvgpu from gpu01"):
         send(fleet, forger, NOON + 2)
+
+
+def test_a_clone_of_a_machine_that_is_off_joins_under_an_id_of_its_own() -> None:
+    fleet = FleetState(identities=NodeIdentities(has_credential={ID}.__contains__))
+    node, clone = Sender("gpu01"), Sender("gpu02")
+    send(fleet, node, NOON)
+    assert join(fleet, clone, NOON + HOUR) == f"{ID}@gpu02"
+    # The machine itself, which has lost its credential: that is refused, and an admin decides.
+    assert join(fleet, node, NOON + HOUR, boot_id="another") == ID
+    assert join(fleet, node, NOON + HOUR, name="renamed") == ID

@@ -17,6 +17,7 @@ from fleet_smi.fleet.machines import (
     closest,
     differs,
     evidence_of,
+    is_other_host,
     may_join_as,
     suffixed_id,
 )
@@ -136,7 +137,11 @@ class NodeIdentities:
             running = [
                 each for each in running if each.owner is None or each.owner.source != "push"
             ]
-        if not running or any(may_join_as(each.evidence, joining) for each in running):
+        if any(may_join_as(each.evidence, joining) for each in running):
+            return node_id
+        # With the id of a machine that is off, a clone of it would be refused until it is on.
+        is_refused = self._has_credential(node_id) and boot_id is not None
+        if not running and not (is_refused and machines and is_other_host(machines, joining)):
             return node_id
         # Not those of clones: one that lost its credential is to get its own id again.
         return suffixed_id(node_id, joining, [machines[0].evidence], {node_id})

@@ -171,6 +171,13 @@ class Machine:
         return self.rival is not None and self.since < self.rival.at < evidence.at
 
 
+def is_other_host(machines: Iterable[Machine], joining: Evidence) -> bool:
+    """Return whether a machine that joins has neither a boot nor the name of any of these."""
+    known = [machine.evidence for machine in machines]
+    boots = {evidence.boot_id for evidence in known}
+    return not boots & {None, joining.boot_id} and joining.name not in {each.name for each in known}
+
+
 def closest(machines: Sequence[Machine], evidence: Evidence) -> Machine:
     """Return the machine that has most in common with a report."""
     return max(machines, key=lambda machine: affinity(machine.evidence, evidence))

@@ -216,7 +216,10 @@ def _open_locked_folder(path: str) -> int:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(folder)
-        raise UsageError(f"another agent uses {path}: stop it, or give another --state") from None
+        message = (
+            f"another agent uses {path}, here or on another machine: give each its own --state"
+        )
+        raise UsageError(message) from None
     except OSError as error:
         # A file server without locks: two machines would read and delete each other's samples.
         os.close(folder)
