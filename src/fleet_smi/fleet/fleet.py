@@ -13,6 +13,7 @@ from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, restore_node
 from fleet_smi.fleet.node_views import NodeViews
+from fleet_smi.fleet.routes import Routes
 from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name
 from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
 from fleet_smi.fleet.via import Via
@@ -41,8 +42,7 @@ class FleetState:
         self.identities = identities or NodeIdentities()
         self._nodes: dict[str, NodeState] = {}
         self._inventories = InventoryIndex()
-        # Which node each route leads to, as far as is known.
-        self._routes: dict[Via, str] = {}
+        self._routes = Routes(self._nodes, self.remove, self._mark_dirty)
         self._dirty: set[str] = set()
         self.revision = 0
         """Counts the changes: what was computed at a lower revision may be out of date."""
@@ -51,7 +51,6 @@ class FleetState:
         self.faults = NodeFaults(self._mark_dirty)
         """The parts of single nodes that are set aside because of bugs of the hub."""
         self._machines = MachineIndex(self._nodes, thresholds)
-        self._joined: list[str] = []
         self._views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
 
     def apply(
@@ -74,10 +73,10 @@ class FleetState:
         if not (isfinite(snapshot.taken_at) and isfinite(at)):
             return None
         if via is not None and is_known_by_name(snapshot, origin):
-            joined = self._routes.get(via)
+            joined = self._routes.node_id(via)
             full = self._machines.find(snapshot, at, via, address, joined)
             if full is not None:
-                self._join_route(full, via, snapshot.node_id)
+                self._routes.join(via, full, snapshot.node_id)
                 return None
         node = self._nodes.get(snapshot.node_id)
         first = node is None
@@ -86,7 +85,7 @@ class FleetState:
         # Before the duplicate check: a report that another route delivered first still proves
         # that this route works.
         if via is not None and (via != node.via or via not in node.vias or node.failures):
-            self._attach_route(node, via)
+            self._routes.attach(via, node)
         run_id = snapshot.run_id
         if run_id is not None:
             if is_recorded:
@@ -135,18 +134,17 @@ class FleetState:
 
     def add_target(self, via: Via) -> None:
         """List a target before its first report."""
-        if via not in self._routes:
+        if self._routes.node(via) is None:
             node_id = via.placeholder_id
             # A node may have reported under this very id: it must not be replaced by an empty one.
             node = self._nodes.setdefault(node_id, NodeState(node_id, via))
-            node.vias.add(via)
-            self._routes[via] = node_id
+            self._routes.add(via, node)
             self._mark_dirty(node_id)
 
     def drop_target(self, via: Via) -> None:
         """Remove a target that is gone from the list, unless a node has reported that way."""
         self.identities.release(via)
-        node = self._nodes.get(self._routes.get(via, ""))
+        node = self._routes.node(via)
         if node is not None and node.snapshot is None:
             self.remove(node.node_id)
 
@@ -156,7 +154,7 @@ class FleetState:
         It does not make the node silent: another source may still reach it.
         """
         self.add_target(via)
-        node = self._nodes[self._routes[via]]
+        node = self._nodes[self._routes.node_id(via) or via.placeholder_id]
         # Failures and reports arrive out of order: one from before the latest report is outdated.
         reached_since = via == node.via and at < node.at
         if not reached_since and node.failures.get(via) != message:
@@ -190,9 +188,7 @@ class FleetState:
         self._machines.forget(node_id)
         self.faults.forget(node_id)
         self.identities.forget(node_id)
-        for via in node.vias:
-            if self._routes.get(via) == node_id:
-                del self._routes[via]
+        self._routes.forget(node)
         self._mark_dirty(node_id)
         return True
 
@@ -216,8 +212,7 @@ class FleetState:
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
         self._machines.update(node.node_id, checkpoint.snapshot)
-        for via in list(node.vias):
-            self._restore_route(node, via)
+        self._routes.restore(node)
         self._mark_dirty(node.node_id)
 
     def restore_unreadable(self, node_id: str, name: str, error: Exception) -> None:
@@ -266,8 +261,7 @@ class FleetState:
 
     def take_joined(self) -> list[str]:
         """Return and clear the ids of nodes that turned out to be a route of another node."""
-        joined, self._joined = self._joined, []
-        return joined
+        return self._routes.take_joined()
 
     def view(self, now: float) -> FleetView:
         """Return the fleet at one moment, nodes sorted by name."""
@@ -291,7 +285,7 @@ class FleetState:
 
     def node_by_route(self, via: Via) -> str | None:
         """Return the id of the node that a route leads to, if that is known."""
-        return self._routes.get(via)
+        return self._routes.node_id(via)
 
     def device_keys(self, now: float) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance in `view`, without building it."""
@@ -321,47 +315,6 @@ class FleetState:
         """Mark a node as changed."""
         self.revision += 1
         self._dirty.add(node_id)
-
-    def _restore_route(self, node: NodeState, via: Via) -> None:
-        """Give a route to the node that reported last: a checkpoint may be from before it moved."""
-        other = self._nodes.get(self._routes.get(via, ""))
-        if other is not None and other is not node:
-            older = min(other, node, key=lambda each: each.at)
-            older.vias.discard(via)
-            if older is node:
-                return
-        self._routes[via] = node.node_id
-
-    def _attach_route(self, node: NodeState, via: Via) -> None:
-        """Attach a route to the node that reported by it, and clear its failure."""
-        other = self._nodes.get(self._routes.get(via, node.node_id))
-        if other is not None and other is not node:
-            # The target was listed under a placeholder until its node was known.
-            if other.snapshot is None:
-                self.remove(other.node_id)
-            else:
-                # The address leads to another machine now; the old one stays listed as silent.
-                other.vias.discard(via)
-                other.failures.pop(via, None)
-        self._routes[via] = node.node_id
-        node.vias.add(via)
-        node.via = via
-        if node.failures.pop(via, None) is not None:
-            self._mark_dirty(node.node_id)
-
-    def _join_route(self, full: NodeState, via: Via, node_id: str) -> None:
-        """Make a route of an older tool one of the node that an agent on the machine reports."""
-        if self._routes.get(via) != full.node_id:
-            # The tool came first, or its target was listed under a placeholder.
-            for former in {node_id, via.placeholder_id} & self._nodes.keys():
-                full.adopt_labels(self._nodes[former])
-                self.remove(former)
-                self._joined.append(former)
-            self._routes[via] = full.node_id
-            full.vias.add(via)
-            self._mark_dirty(full.node_id)
-        if full.failures.pop(via, None) is not None:
-            self._mark_dirty(full.node_id)
 
     def _index(self, node: NodeState, snapshot: Snapshot) -> None:
         """Index a node by its name and addresses, which hardly ever change."""
