@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleet_smi.model.safe_text import natural_sort_key, sanitize_text
+from fleet_smi.model.safe_text import is_safe_text, natural_sort_key, sanitize_text
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,26 @@ from fleet_smi.model.safe_text import natural_sort_key, sanitize_text
 )
 def test_control_characters_become_blanks(text: str, cleaned: str) -> None:
     assert sanitize_text(text, 100) == cleaned
+
+
+INVISIBLE = [
+    *"\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u180b\u180e\u2000\u200b\u200d\u202e\u202f\u205f",
+    *"\u2064\u2069\u206f\u2800\u3000\u3164\ufe00\ufe0f\ufeff\uffa0\ufff9",
+    *"\U0001d173\U000e0001\U000e0041\U000e007f\U000e0100\U000e01ef",
+]
+
+
+@pytest.mark.parametrize("character", INVISIBLE, ids=ascii)
+def test_invisible_characters_become_blanks(character: str) -> None:
+    assert sanitize_text(character * 3, 100) == ""
+    assert sanitize_text(f"gpu{character}01", 100) == "gpu 01"
+    assert not is_safe_text(f"gpu{character}01")
+
+
+@pytest.mark.parametrize("text", ["gpu01 🚀", "山田太郎", "한국어", "اسم", "naïve", "⣿", "हिन्दी"])
+def test_letters_and_signs_of_every_script_are_left(text: str) -> None:
+    assert is_safe_text(text)
+    assert sanitize_text(text, 100) == text
 
 
 def test_long_text_is_cut_with_an_ellipsis() -> None:

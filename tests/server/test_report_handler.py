@@ -176,6 +176,14 @@ def test_markup_and_terminal_codes_in_names_are_sanitised(hub: ThreadedHub, toke
         assert ",=" not in line
 
 
+def test_a_name_of_invisible_characters_is_replaced_by_the_id(hub: ThreadedHub, token: str) -> None:
+    for sequence, name in enumerate(("\u3164", "\u2800\ufe0f", "  "), 1):
+        sent = now(gpu(0), sequence=sequence, name=name, labels={"rack": "r\U000e00411"})
+        assert hub.report(sent, token=token).status == 200
+        (node,) = hub.fleet().nodes
+        assert (node.name, node.labels) == (ID, {"rack": "r 1"})
+
+
 def test_a_wrong_token_is_refused_and_counted(hub: ThreadedHub, token: str) -> None:
     responses = [hub.report(now(sequence=1), token="fsmi_node_" + "x" * 43) for _ in range(12)]
     assert {each.status for each in responses} == {401, 429}

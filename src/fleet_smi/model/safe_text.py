@@ -1,13 +1,21 @@
-"""Sanitised text: control characters removed from what comes from outside; natural sorting."""
+"""Sanitised text: control and invisible characters removed from text of others; natural sorting."""
 
 import re
 
-# Control characters (C0, DEL, C1), line separators, and marks that reorder or hide what follows.
+# Control characters (C0, DEL, C1), line separators and surrogates; marks that reorder or hide what
+# follows; and what shows as nothing or as a blank, with which one name looks like another or empty:
+# other blanks, soft hyphens, fillers of Hangul and Braille, variation selectors, tags.
 _UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]+"
+    "[\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f"
+    "\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]+"
 )
 _DIGITS = re.compile("([0-9]+)")
+
+
+def is_safe_text(text: str) -> bool:
+    """Return whether `sanitize_text` would leave every character of this text."""
+    return (text.isascii() and text.isprintable()) or _UNSAFE.search(text) is None
 
 
 def sanitize_text(text: str, limit: int) -> str:

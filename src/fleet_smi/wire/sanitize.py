@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model.privacy import redact_snapshot
 from fleet_smi.model.process_limit import limit_processes
-from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.safe_text import is_safe_text, sanitize_text
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
 from fleet_smi.wire.limits import MAX_ITEMS, constrained_type
@@ -31,7 +31,7 @@ def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
     if not _is_printable(_json.encode(_texts(snapshot))):
         plain = _sanitize_texts(msgspec.to_builtins(snapshot))
         snapshot = msgspec.convert(plain, constrained_type(Snapshot))
-    if not snapshot.name:
+    if not snapshot.name.strip():
         snapshot = replace(snapshot, name=snapshot.node_id)
     if _has_impossible_memory(snapshot):
         snapshot = replace(snapshot, gpus=tuple([_without_overuse(gpu) for gpu in snapshot.gpus]))
@@ -94,7 +94,7 @@ def _is_printable(encoded: bytes) -> bool:
     a few passes over the bytes find them all.
     """
     # UTF-8 without its ASCII bytes is still UTF-8: no other character contains any of them.
-    if not encoded.isascii() and not encoded.translate(None, _ASCII).decode().isprintable():
+    if not encoded.isascii() and not is_safe_text(encoded.translate(None, _ASCII).decode()):
         return False
     if b"\\" in encoded and not _HARMLESS_ESCAPES.issuperset(_ESCAPES.findall(encoded)):
         return False
@@ -110,7 +110,7 @@ def _sanitize_texts(value: Any) -> Any:
 
 
 def _printable(text: str) -> str:
-    return text if text.isprintable() else sanitize_text(text, len(text))
+    return text if is_safe_text(text) else sanitize_text(text, len(text))
 
 
 def _has_impossible_memory(snapshot: Snapshot) -> bool:
