@@ -20,7 +20,9 @@ from tests.builders import NOON
 from tests.wire.test_report import everything
 
 HARMFUL = ("Cc", "Cs", "Zl", "Zp")
-UNSEEN = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\xad\u2800\u3164\ufe0f"
+UNSEEN = (
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\xad\u2800\u3164\ufe0f"
+)
 thorough = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 # Anything that both formats can carry, and what is likely to hurt.
@@ -30,7 +32,9 @@ SCALARS = (
     | st.integers(-(2**63), 2**64 - 1)
     | st.floats()
     | st.text(st.characters(exclude_categories=["Cs"]))
-    | st.sampled_from(["\x1b[31m", "\u202e", "\u3164", "x" * 5000, "=cmd", "", 2**64 - 1, -1, 1e308])
+    | st.sampled_from(
+        ["\x1b[31m", "\u202e", "\u3164", "x" * 5000, "=cmd", "", 2**64 - 1, -1, 1e308]
+    )
 )
 ANYTHING = st.recursive(
     SCALARS,

@@ -46,6 +46,9 @@ class SharedFile:
         """The whole content; raise unless it is a regular file no larger than a report can be."""
         if not stat.S_ISREG(self._status.st_mode):
             raise Refused("is not a regular file")
+        # Anyone who can write to the folder could link a file there that only the hub can read.
+        if self._status.st_nlink > 1:
+            raise Refused("is a hard link, which is not read: let its writer replace it by a copy")
         if self._status.st_size > MAX_REPORT_BYTES:
             raise Undecodable(f"is larger than {MAX_REPORT_BYTES >> 20} MiB")
         # Limited again: it may have grown since. The decoder rejects the one byte too many.

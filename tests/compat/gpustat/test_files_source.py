@@ -9,7 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from fleet_smi.compat.gpustat.codec import node_json
-from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Unreachable
+from fleet_smi.errors import (
+    DeliveryError,
+    EmptyReport,
+    TruncatedReport,
+    Undecodable,
+    Unreachable,
+)
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.fleet.polled import PolledFleet
 from fleet_smi.hub.file_hosts import FileHosts
@@ -126,6 +132,18 @@ def test_an_empty_or_truncated_file_is_named_and_hides_no_other(
     view = fleet_of(tmp_path, Clock()).view()
     assert [each.name for each in view.nodes] == ["cml10", "cml14"]
     assert node(view, "cml14").silent
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("name", ["cml14", "cml14.txt", "cml14.json"])
+def test_no_error_contains_text_of_a_file_that_is_something_else(
+    tmp_path: Path, name: str, end: str
+) -> None:
+    for secret in ("root:$6$hunter2:19000::::::", "hunter2\nhunter2", '{"hunter2": "hunter2"}'):
+        write(tmp_path / name, secret + end)
+        (delivery,) = look(tmp_path)
+        assert isinstance(delivery.result, Undecodable)
+        assert "hunter2" not in str(delivery.result)
 
 
 def test_a_dead_hosts_last_file_looks_dead(tmp_path: Path) -> None:

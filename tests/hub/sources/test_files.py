@@ -148,14 +148,19 @@ def test_silence_counts_the_interval_of_the_writer_and_that_of_the_reader(tmp_pa
 
 def test_links_and_pipes_are_neither_followed_nor_waited_for(tmp_path: Path) -> None:
     (tmp_path / "link.fsmi").symlink_to("/etc/passwd")
+    (tmp_path / "elsewhere").mkdir()
+    leave(tmp_path / "elsewhere", "secret", report())
+    (tmp_path / "hard.fsmi").hardlink_to(tmp_path / "elsewhere" / "secret.fsmi")
     os.mkfifo(tmp_path / "pipe.fsmi")
     (tmp_path / "folder.fsmi").mkdir()
     leave(tmp_path, "right", report())
     found = {each.target: each.result for each in poll_once(tmp_path)}
     assert {name for name, what in found.items() if isinstance(what, Refused)} == {
         "link",
+        "hard",
         "pipe",
         "folder",
+        "elsewhere",
     }
     assert isinstance(found["right"], Snapshot)
 

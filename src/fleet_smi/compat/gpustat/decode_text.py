@@ -47,6 +47,7 @@ _DRIVER = re.compile(r" {2}([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)$", re.ASCII)
 _FAILED = re.compile(r"\((\S{1,128})\) (.+)")
 _NO_GPUS = "(No GPUs are available)"
 _NOT_SUPPORTED = "Not Supported"
+_NOT_FOUND = re.compile(r"\bgpustat: (?:command )?not found$")
 # The reason follows in the same line or, in gpustat's own message, in the next one.
 _FAILED_QUERY = re.compile(rf"{re.escape(QUERY_ERROR_TEXT)}(?:: (.+))?.*")
 
@@ -204,13 +205,15 @@ def _missing(rows: list[_Row]) -> list[str]:
 
 
 def _describe_end(text: str) -> str:
-    if re.search(r"\x1b\[?[0-9;]*$", text):
-        return "it ends in half an escape code"
-    return f"its last line is {excerpt(_ESCAPES.sub('', text[-400:]).rsplit(chr(10), 1)[-1])!r}"
+    is_escape = re.search(r"\x1b\[?[0-9;]*$", text) is not None
+    return "it ends in half an escape code" if is_escape else "its last line has no end"
 
 
 def _describe_other(lines: list[str]) -> str:
+    """Say what a text is that is not of gpustat; never what is in it, which may be a secret."""
     for number, line in enumerate(lines):
         if line.startswith(QUERY_ERROR_TEXT):
             return f"gpustat failed on it: {excerpt(chr(10).join(lines[number + 1 :]))}"
-    return f"is not output of gpustat: {excerpt(chr(10).join(lines[:8]))}"
+        if _NOT_FOUND.search(line):
+            return "its writer's shell says `gpustat: command not found`"
+    return "is not output of gpustat"
