@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 
 import pytest
 
@@ -114,3 +115,24 @@ def test_a_slow_request_is_closed_by_the_timeout(
     with serve_app(patient) as port, socket.create_connection(("127.0.0.1", port), 10) as slow:
         slow.sendall(output)
         assert slow.recv(1) == b""
+
+
+def test_a_client_that_does_not_read_is_closed_by_the_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timeouts, "REQUEST_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(timeouts, "STALL_TIMEOUT_SECONDS", 0.05)
+    ended = threading.Event()
+
+    async def large(scope: Message, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            await send({"type": "http.response.body", "body": b"x" * (64 << 20), "more_body": True})
+            # It waits until most of the first was read.
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        ended.set()
+
+    with serve_app(large) as port, socket.create_connection(("127.0.0.1", port), 60) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert slow.recv(1) == b"H"
+        assert ended.wait(60)

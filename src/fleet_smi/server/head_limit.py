@@ -6,8 +6,8 @@ is authenticated.
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from fleet_smi.server.connection_limit import ConnectionLimitProtocol
 from fleet_smi.server.http_error import HttpError
-from fleet_smi.server.timeouts import TimeoutProtocol
 
 MAX_HEAD_BYTES = 64 << 10
 MAX_PIPELINED = 8
@@ -18,7 +18,7 @@ _TOO_LARGE = HttpError(
 )
 
 
-class HeadLimitProtocol(TimeoutProtocol):
+class HeadLimitProtocol(ConnectionLimitProtocol):
     """uvicorn's HTTP protocol with limits on what precedes the body of a request.
 
     Also counted are line breaks between requests, which the parser skips without a callback.

@@ -59,6 +59,7 @@ class HubServer:
     ) -> None:
         ensure_private_folder(settings.state)
         self.state_folder = Path(settings.state)
+        self._proxies = settings.trusted_proxies
         self._refresh_log = FailureLog(logger, "credentials")
         # What was opened is closed in reverse order, also if a later step fails.
         with ExitStack() as stack:
@@ -104,7 +105,9 @@ class HubServer:
         """Receive reports and answer requests until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.hub.run())
-            group.create_task(serve(self._app, self._sockets, self.tls))
+            group.create_task(
+                serve(self._app, self._sockets, self.tls, trusted_proxies=self._proxies)
+            )
             group.create_task(self._refresh_credentials())
             if self._renewed is not None:
                 group.create_task(self._renewed.watch())

@@ -1,4 +1,4 @@
-"""Timeouts of HTTP connections: slow requests and idle connections are closed.
+"""Timeouts of HTTP connections: slow requests, idle and stalled connections are closed.
 
 There is one timer per connection, which checks the deadline periodically. To cancel and set
 a timer for every request would cost more than parsing its headers.
@@ -11,12 +11,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 REQUEST_TIMEOUT_SECONDS = 30.0
 IDLE_TIMEOUT_SECONDS = 75
+STALL_TIMEOUT_SECONDS = 60.0
+"""How long a client may read nothing of what it was sent; every byte it reads starts it anew."""
 
 
 class TimeoutProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a deadline for each request to arrive completely."""
 
     _deadline = inf
+    _stall_deadline = inf
+    _unread_bytes = 0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -41,6 +45,17 @@ class TimeoutProtocol(HttpToolsProtocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
+    def pause_writing(self) -> None:
+        """Set a deadline for a client that does not read its response."""
+        super().pause_writing()
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._stall_deadline = self.loop.time() + STALL_TIMEOUT_SECONDS
+
+    def resume_writing(self) -> None:
+        """Clear that deadline: most of the response was read."""
+        super().resume_writing()
+        self._stall_deadline = inf
+
     def start_request_timeout(self) -> None:
         """Close the connection unless a whole request arrives in time."""
         self._deadline = self.loop.time() + REQUEST_TIMEOUT_SECONDS
@@ -49,9 +64,19 @@ class TimeoutProtocol(HttpToolsProtocol):
         """Close the connection unless the next request begins in time."""
         self._deadline = self.loop.time() + IDLE_TIMEOUT_SECONDS
 
+    def _extend_stall_deadline(self) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if unread < self._unread_bytes:
+            self._unread_bytes = unread
+            self._stall_deadline = self.loop.time() + STALL_TIMEOUT_SECONDS
+
     def _check_deadline(self) -> None:
-        left = self._deadline - self.loop.time()
-        if left <= 0:
+        if self._stall_deadline < inf:
+            self._extend_stall_deadline()
+        left = min(self._deadline, self._stall_deadline) - self.loop.time()
+        if left <= 0 and self._stall_deadline < self._deadline:
+            self.transport.abort()  # to close would wait for what is not read
+        elif left <= 0:
             self.transport.close()
         else:
             # Not later than a request timeout from now: a new request may set a deadline as
