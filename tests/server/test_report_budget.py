@@ -1,7 +1,9 @@
 """The work budget of reports: one node's credential must not slow down the others."""
 
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,36 @@ def test_an_agent_that_is_throttled_waits_and_loses_nothing(
     wait_until(lambda: node(hub).sequence == 300, seconds=60.0)
     outlet.close()
     assert node(hub).missing_reports == 0
+
+
+def test_a_chunked_body_is_charged_as_it_comes_and_refused_before_its_end(
+    hub: ThreadedHub,
+) -> None:
+    """The budget of this hub is 0.1 s of work: some 1.6 MB."""
+    token, other = hub.join("id-of-gpu01", "gpu01"), hub.join("id-of-gpu02", "gpu02")
+    head = (
+        f"POST {REPORTS_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+    )
+    port = int(hub.url.rpartition(":")[2])
+    answers = []
+    for _ in range(3):  # none of them ends
+        with socket.create_connection(("127.0.0.1", port), 60) as line:
+            line.sendall(head.encode())
+            with suppress(ConnectionError):
+                for _ in range(96):
+                    line.sendall(b"%x\r\n%b\r\n" % (1 << 16, b"x" * (1 << 16)))
+            answers.append(b"".join(iter(lambda: receive(line), b"")))
+    assert answers[0].startswith(b"HTTP/1.1 429") or not answers[0]  # reset by what was not read
+    assert any(b"too_much_work" in each for each in answers)
+    assert send(hub, token, taken(1))[0] == 429
+    assert send(hub, other, taken(1, "gpu02"))[0] == 200
+
+
+def receive(line: socket.socket) -> bytes:
+    with suppress(ConnectionError):
+        return line.recv(1 << 16)
+    return b""
 
 
 def node(hub: ThreadedHub) -> NodeView:

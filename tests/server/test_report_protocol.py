@@ -177,6 +177,14 @@ def test_an_endless_report_is_closed_by_the_request_timeout(
 
 
 @pytest.mark.usefixtures("hasty")
+def test_an_unfinished_chunked_report_is_closed_by_the_request_timeout(
+    token: str, line: socket.socket
+) -> None:
+    line.sendall(head(token, "Transfer-Encoding: chunked") + b"3\r\nabc\r\n")
+    assert line.recv(1) == b""
+
+
+@pytest.mark.usefixtures("hasty")
 def test_an_idle_connection_is_closed_by_the_idle_timeout(token: str, line: socket.socket) -> None:
     line.sendall(request(token, 1))
     assert response(line).status == 200

@@ -1,6 +1,7 @@
 """The ASGI application of the hub: routing, validation of requests, errors as responses."""
 
 import logging
+import time
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +16,7 @@ from fleet_smi.errors import FleetError, Refused, UsageError
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, authorize_request
 from fleet_smi.server.http_error import INTERNAL_ERROR, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, SecurityMiddleware, Send
+from fleet_smi.server.refusal_limit import RefusalLimiter, RefusalMiddleware
 from fleet_smi.server.report_handler import ReportHandler
 from fleet_smi.server.routes import ROUTES
 from fleet_smi.server.services import Services
@@ -29,9 +31,14 @@ class App:
     """Sends reports straight to their handler and everything else through middleware and routes."""
 
     def __init__(self, services: Services, hosts: AllowedHosts) -> None:
-        self.report_handler = ReportHandler(services, hosts)
+        refusals = RefusalLimiter(time.monotonic)
+        self.report_handler = ReportHandler(services, hosts, refusals)
         self._base_path = services.base_path
-        self._routes = SecurityMiddleware(_starlette(services), hosts, tls=services.tls)
+        self._routes = RefusalMiddleware(
+            SecurityMiddleware(_starlette(services), hosts, tls=services.tls),
+            refusals,
+            lambda scope: services.access.client_address(scope["headers"], _peer(scope)),
+        )
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if self._base_path and scope["type"] == "http":
@@ -45,6 +52,12 @@ class App:
             await self.report_handler(scope, receive, send)
         else:
             await self._routes(scope, receive, send)
+
+
+def _peer(scope: Message) -> str:
+    """The address at the other end of the connection."""
+    peer: str = (scope.get("client") or ("",))[0]
+    return peer
 
 
 def _strip_base_path(base_path: str, scope: Message) -> Message:

@@ -32,6 +32,14 @@ class ReportBudget:
 
     def admit(self, identity: Identity, body_bytes: int) -> HttpError | None:
         """Charge a report for its size; return the error 429 if the budget is used up."""
+        # Now, and not when it has arrived: it may come over many connections at once.
+        return self._spend(identity, _minimum_seconds(body_bytes))
+
+    def charge(self, identity: Identity, more_bytes: int) -> HttpError | None:
+        """Charge an admitted report for bytes that were not announced; return the error 429."""
+        return self._spend(identity, more_bytes * _SECONDS_PER_BYTE) if more_bytes else None
+
+    def _spend(self, identity: Identity, work_seconds: float) -> HttpError | None:
         # Without a credential there is nothing to count by: a hub that is open to everybody has
         # chosen to trust them.
         if identity.token_id is None:
@@ -39,8 +47,7 @@ class ReportBudget:
         now = self._clock()
         wait_seconds = self._buckets.seconds_until(identity.token_id, 0.0, now)
         if not wait_seconds:
-            # Now, and not when it has arrived: it may come over many connections at once.
-            self._buckets.spend(identity.token_id, _minimum_seconds(body_bytes), now)
+            self._buckets.spend(identity.token_id, work_seconds, now)
             return None
         return HttpError(
             429,

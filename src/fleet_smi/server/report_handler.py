@@ -20,6 +20,7 @@ from fleet_smi.model.merge import with_node_id
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
+from fleet_smi.server.refusal_limit import CLOSE, RefusalLimiter
 from fleet_smi.server.report_budget import ReportBudget
 from fleet_smi.server.services import Services
 from fleet_smi.wire.report import (
@@ -69,6 +70,8 @@ class ReportSender(NamedTuple):
     identity: Identity
     is_json: bool
     address: str = ""
+    charged_bytes: int = 0
+    """The size that was announced, for which the budget is charged already."""
 
 
 class ReportResponse(NamedTuple):
@@ -107,7 +110,8 @@ class ReportHandler:
 
     path = "/api/v1/reports"
 
-    def __init__(self, services: Services, hosts: AllowedHosts) -> None:
+    def __init__(self, services: Services, hosts: AllowedHosts, refusals: RefusalLimiter) -> None:
+        self.refusals = refusals
         self._hub = services.hub
         self._push = services.push
         self._access = services.access
@@ -120,18 +124,50 @@ class ReportHandler:
         self.backpressure.on_wait = services.hub.report_delay.record
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        response = await self._respond(scope, receive)
-        start = {"status": response.status, "headers": response.headers}
-        await send({"type": "http.response.start", **start})
+        peer = (scope.get("client") or ("",))[0]
+        sender = self.admit(scope["method"], scope["headers"], peer)
+        is_last = False
+        if isinstance(sender, HttpError):
+            response: ReportResponse | HttpError = sender
+        else:
+            body = await self._read_body(receive, sender)
+            # What follows of a body that is refused before its end is not read.
+            is_last = isinstance(body, HttpError)
+            response = (
+                body if isinstance(body, HttpError) else await self.handle_later(body, sender)
+            )
+        if self.is_refusal(response):
+            address = self.client_address(scope["headers"], peer)
+            is_last = await self.refusals.wait(address) or is_last
+        headers = [*response.headers, CLOSE] if is_last else response.headers
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
-    async def _respond(self, scope: Message, receive: Receive) -> ReportResponse | HttpError:
-        client = scope.get("client")
-        sender = self.admit(scope["method"], scope["headers"], client[0] if client else "")
-        if isinstance(sender, HttpError):
-            return sender
-        body = await _read_body(receive)
-        return body if isinstance(body, HttpError) else await self.handle_later(body, sender)
+    async def _read_body(self, receive: Receive, sender: ReportSender) -> bytes | HttpError:
+        """Read a body and charge it as it comes: its size may not have been announced."""
+        chunks, size, more = [], 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return _DISCONNECTED
+            chunks.append(message.get("body", b""))
+            charged, size = max(size, sender.charged_bytes), size + len(chunks[-1])
+            if size > MAX_REPORT_BYTES:
+                return _TOO_LARGE
+            refusal = self._budget.charge(sender.identity, max(0, size - charged))
+            if refusal is not None:
+                return refusal
+            more = message.get("more_body", False)
+        return b"".join(chunks)
+
+    @staticmethod
+    def is_refusal(response: ReportResponse | HttpError) -> bool:
+        """Whether the sender is at fault, and not a hub that cannot take a report now."""
+        return 400 <= response.status < 500 and response is not _BEHIND
+
+    def client_address(self, headers: Headers, peer: str) -> str:
+        """The address of a sender, also behind a trusted proxy."""
+        return self._access.client_address(headers, peer)
 
     @_catch_bugs
     def admit(self, method: str, headers: Headers, peer: str) -> ReportSender | HttpError:
@@ -156,7 +192,7 @@ class ReportHandler:
         if refusal is not None:
             return refusal
         address = self._access.client_address(headers, peer)
-        return ReportSender(identity, media_type == _JSON, address)
+        return ReportSender(identity, media_type == _JSON, address, size)
 
     @_catch_bugs
     def handle(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
@@ -282,17 +318,3 @@ def _media_type_and_size(headers: Headers) -> tuple[bytes | HttpError, int]:
             return _UNSUPPORTED_MEDIA_TYPE, size
     is_supported = media_type in (_JSON, _MSGPACK)
     return media_type if is_supported else _UNSUPPORTED_MEDIA_TYPE, size
-
-
-async def _read_body(receive: Receive) -> bytes | HttpError:
-    chunks, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return _DISCONNECTED
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if size > MAX_REPORT_BYTES:
-            return _TOO_LARGE
-        more = message.get("more_body", False)
-    return b"".join(chunks)

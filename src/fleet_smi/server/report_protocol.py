@@ -7,12 +7,13 @@ byte arrives. Unusual requests (chunked, pipelined, HTTP/1.0) take the ordinary 
 
 import asyncio
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import HttpError
+from fleet_smi.server.refusal_limit import CLOSE
 from fleet_smi.server.report_handler import (
     ReportHandler,
     ReportResponse,
@@ -22,6 +23,13 @@ from fleet_smi.wire.report import MAX_INLINE_BYTES
 
 _URL = ReportHandler.path.encode()
 _REQUEST_START = b"POST %b " % _URL
+
+
+class _HeldAnswer(NamedTuple):
+    """An answer that is written later, to this address."""
+
+    timer: asyncio.TimerHandle
+    address: str
 
 
 class ReportProtocol(HeadLimitProtocol):
@@ -34,11 +42,21 @@ class ReportProtocol(HeadLimitProtocol):
         self._body: list[bytes] = []
         self._deferred: list[bytes] = []
         self._handling: asyncio.Task[ReportResponse | HttpError] | None = None
+        self._held: _HeldAnswer | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget an answer that is held."""
+        if self._held is not None and self._reports is not None:
+            self._held.timer.cancel()
+            self._reports.refusals.release(self._held.address)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, or defer them while there are too many reports."""
         # Decided by the first bytes, before parsing: a report that waits has cost nothing yet.
         backpressure = None if self._reports is None else self._reports.backpressure
+        if self._held is not None:
+            return  # its answer is the last
         if self._deferred:
             # More of a report that waits: stop reading, so that the sender's own buffer fills.
             self.transport.pause_reading()
@@ -68,6 +86,8 @@ class ReportProtocol(HeadLimitProtocol):
     def on_message_begin(self) -> None:
         """Start a request; the ASGI scope is built later, and only if the app is called."""
         self.count_request()
+        if self._held is not None:
+            return
         self.url, self.headers, self.expect_100_continue = b"", [], False
         if self._handling is not None:
             # Pipelined behind a large report: its answer would overtake that one's.
@@ -77,16 +97,17 @@ class ReportProtocol(HeadLimitProtocol):
     def on_headers_complete(self) -> None:
         """Authorize a report by its headers, or pass the request on to the app."""
         self.end_head()
+        if self._held is not None:
+            return
         self._sender = None
         if self.url != _URL or self._reports is None or not self._can_take_fast_path():
             self._call_app()
             return
         method = self.parser.get_method().decode("ascii")
-        peer = "" if self.client is None else self.client[0]
-        self._sender = self._reports.admit(method, self.headers, peer)
+        self._sender = self._reports.admit(method, self.headers, self._peer)
         if isinstance(self._sender, HttpError):
             # Before the body has arrived; the rest is discarded and the connection stays usable.
-            self.transport.write(_encode_response(self._sender))
+            self._respond(self._sender)
 
     def on_body(self, body: bytes) -> None:
         """Collect the body of a report; that of a refused one is discarded."""
@@ -106,12 +127,37 @@ class ReportProtocol(HeadLimitProtocol):
             if len(body) > MAX_INLINE_BYTES:
                 self._handle_later(self._reports, body, self._sender)
                 return
-            self.transport.write(_encode_response(self._reports.handle(body, self._sender)))
-        self.start_idle_timeout()
+            self._respond(self._reports.handle(body, self._sender))
+        if self._held is None:
+            self.start_idle_timeout()
+
+    @property
+    def _peer(self) -> str:
+        return "" if self.client is None else self.client[0]
+
+    def _respond(self, response: ReportResponse | HttpError) -> None:
+        """Write a response; that of an address that is refused too often later, and as the last."""
+        if isinstance(response, HttpError) and self._reports is not None:
+            address = self._reports.client_address(self.headers, self._peer)
+            is_refusal = self._reports.is_refusal(response)
+            seconds = self._reports.refusals.hold(address) if is_refusal else None
+            if seconds is not None:
+                self._deadline = inf
+                self.transport.pause_reading()
+                timer = self.loop.call_later(seconds, self._close_refused, response)
+                self._held = _HeldAnswer(timer, address)
+                return
+        self.transport.write(_encode_response(response))
+
+    def _close_refused(self, response: ReportResponse | HttpError) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(_encode_response(response, CLOSE))
+            self.transport.close()
 
     def _handle_later(self, reports: ReportHandler, body: bytes, sender: ReportSender) -> None:
         """Answer a large report when it is handled; read nothing more until then."""
         self._deadline = inf
+        self.table.set_busy(self)
         self.transport.pause_reading()
         self._handling = self.loop.create_task(reports.handle_later(body, sender))
         self._handling.add_done_callback(self._write_receipt)
@@ -120,9 +166,10 @@ class ReportProtocol(HeadLimitProtocol):
         self._handling = None
         if self.transport.is_closing() or handled.cancelled():
             return
-        self.transport.write(_encode_response(handled.result()))
-        self.start_idle_timeout()
-        self.transport.resume_reading()
+        self._respond(handled.result())
+        if self._held is None:
+            self.start_idle_timeout()
+            self.transport.resume_reading()
 
     def _call_app(self) -> None:
         """Replay the parsed head into uvicorn, which `on_message_begin` has skipped."""
@@ -143,6 +190,6 @@ class ReportProtocol(HeadLimitProtocol):
         return self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
 
 
-def _encode_response(response: ReportResponse | HttpError) -> bytes:
-    head = b"".join([b"%b: %b\r\n" % header for header in response.headers])
+def _encode_response(response: ReportResponse | HttpError, *more: tuple[bytes, bytes]) -> bytes:
+    head = b"".join([b"%b: %b\r\n" % header for header in (*response.headers, *more)])
     return b"%b%b\r\n%b" % (STATUS_LINE[response.status], head, response.body)

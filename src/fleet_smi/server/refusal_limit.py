@@ -1,0 +1,85 @@
+"""Rate limit of refused requests per client address: beyond it, answers are late and the last.
+
+A refused request costs the hub nearly as much as a good one, so a sender of garbage or of a wrong
+credential could keep it busy. Requests that are not refused are never delayed, wherever they come
+from: a laboratory may share one address with the machine that has the wrong credential.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from fleet_smi.config.ip_addresses import rate_limit_key
+from fleet_smi.model.token_bucket import TokenBucket
+from fleet_smi.server.middleware import AsgiApp, Message, Receive, Send
+
+# More than a laboratory has machines that could all be refused after one mistake.
+_BURST, _PER_SECOND = 300, 20
+_DELAY_SECONDS = 5.0
+# Answers of one address that wait at the same time; each keeps a connection.
+_MAX_HELD = 64
+_MAX_KEYS = 1 << 14
+_REFUSED = range(400, 500)
+CLOSE = (b"connection", b"close")
+"""The header of an answer that is the last on its connection."""
+
+
+class RefusalLimiter:
+    """Counts the refused requests of each address."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._buckets = TokenBucket(
+            burst=_BURST, refill_seconds=1 / _PER_SECOND, max_keys=_MAX_KEYS
+        )
+        self._held: Counter[str] = Counter()
+
+    def hold(self, address: str) -> float | None:
+        """Count one refused request; `None` if it can be answered like any other.
+
+        Else return for how many seconds its answer is to be held, after which the connection is
+        closed; call `release` then.
+        """
+        key = rate_limit_key(address)
+        if not self._buckets.acquire(key, self._clock()):
+            return None
+        self._held[key] += 1
+        return _DELAY_SECONDS if self._held[key] <= _MAX_HELD else 0.0
+
+    def release(self, address: str) -> None:
+        """Note that an answer is no longer held."""
+        key = rate_limit_key(address)
+        self._held[key] -= 1
+        if self._held[key] <= 0:
+            del self._held[key]
+
+    async def wait(self, address: str) -> bool:
+        """Count one refused request and hold its answer; whether to close the connection then."""
+        seconds = self.hold(address)
+        if seconds is None:
+            return False
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.release(address)
+        return True
+
+
+class RefusalMiddleware:
+    """ASGI middleware that holds the answers of an address that is refused too often."""
+
+    def __init__(
+        self, app: AsgiApp, limiter: RefusalLimiter, client_address: Callable[[Message], str]
+    ) -> None:
+        self._app = app
+        self._limiter = limiter
+        self._client_address = client_address
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        async def send_limited(message: Message) -> None:
+            is_refusal = message["type"] == "http.response.start" and message["status"] in _REFUSED
+            if is_refusal and await self._limiter.wait(self._client_address(scope)):
+                message["headers"] = [*message.get("headers", ()), CLOSE]
+            await send(message)
+
+        await self._app(scope, receive, send_limited)
