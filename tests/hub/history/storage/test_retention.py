@@ -1,17 +1,19 @@
 """Retention: expired and excess rows are deleted in small steps, the finest first."""
 
+import secrets
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import build_strips
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.series.series_row import SeriesRow
-from fleet_smi.hub.history.storage import retention, schema
+from fleet_smi.hub.history.storage import ledger_shares, retention, schema
+from fleet_smi.hub.history.storage.ledger_shares import LedgerShares
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
 from fleet_smi.hub.history.storage.store import HistoryStore, open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter
@@ -20,8 +22,11 @@ from tests.hub.history.batches import (
     HOUR,
     KEEP_ALL,
     UUIDS,
+    gpu,
     holder,
+    node,
     numbered_batch,
+    occupancy,
     period,
     place,
     series_row,
@@ -158,6 +163,71 @@ def test_excess_is_deleted_oldest_and_finest_first(
         ).all()
     assert max(newest) == NOW - 10
     assert rows_in(store)["usage_hours"] == 1
+
+
+def test_excess_of_one_node_is_deleted_before_anything_of_the_others(
+    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that reports other processes every time, with long command lines."""
+    monkeypatch.setattr(ledger_shares, "_ROWS_PER_STEP", 1000)
+
+    def jobs(number: int, count: int, command: str) -> WriteBatch:
+        times = [DAY + 10.0 * each for each in range(count)]
+        return WriteBatch(
+            nodes=[node(number)],
+            gpus=[gpu(number)],
+            occupancies=[
+                (
+                    place(number),
+                    occupancy(at, at + 10.0, holder(pid=pid, command=command + str(pid))),
+                )
+                for pid, at in enumerate(times, 1)
+            ],
+            periods=[(place(number), period(at, at + 10.0)) for at in times],
+            usage=[usage(DAY, 10.0 * count, gpu_key=place(number))],
+        )
+
+    write(store, heavy(10, 500), *[jobs(number, 20, "python ") for number in (1, 2, 3)])
+    write_more(store, jobs(4, 8000, secrets.token_hex(900)))
+    before = rows_in(store)
+    # Less than half of it, which is nearly all of one node.
+    limit = store.used_bytes() * 2 // 5
+    if store.kind == "sqlite":
+        for _ in prune_steps(store, replace(KEEP_ALL, max_bytes=limit), NOW):
+            pass
+    else:  # PostgreSQL shows what was freed only after a vacuum
+        for _ in LedgerShares().trim(store, limit, NOW):
+            pass
+    found = ledger_rows_by_node(store)
+    assert found["id-1"] == found["id-2"] == found["id-3"] == 20
+    assert 0 < found["id-4"] < 4000
+    after = rows_in(store)
+    assert (after["series"], after["usage_hours"]) == (before["series"], before["usage_hours"])
+    with store.read_transaction() as connection:
+        newest = connection.scalar(select(func.max(schema.occupancies.c.end)))
+    assert newest == DAY + 10.0 * 8000
+
+
+def write_more(store: HistoryStore, batch: WriteBatch) -> None:
+    writer = HistoryWriter(store, KEEP_ALL)
+    writer.put(batch)
+    writer.close()
+
+
+def ledger_rows_by_node(store: HistoryStore) -> Counter[str]:
+    occupancies, gpus, nodes = schema.occupancies.c, schema.gpus.c, schema.nodes.c
+    query = select(nodes.node_id).where(occupancies.gpu == gpus.key, gpus.node == nodes.key)
+    with store.read_transaction() as connection:
+        return Counter(connection.scalars(query))
+
+
+def test_shares_are_measured_only_now_and_then(store: HistoryStore) -> None:
+    write(store, numbered_batch(1))
+    shares = LedgerShares()
+    assert [*shares.trim(store, 1 << 40, NOW)] == []
+    assert [*shares.trim(store, 0, NOW)]
+    assert [*shares.trim(store, 0, NOW + 60.0)] == []
+    assert [*shares.trim(store, 0, NOW + 3600.0)]
 
 
 def test_the_ledger_is_deleted_last_a_day_at_a_time(store: HistoryStore) -> None:

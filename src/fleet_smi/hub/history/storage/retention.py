@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Table, delete, func, select
 from fleet_smi.hub.history.series.codec import GRAINS
 from fleet_smi.hub.history.series.strip_samples import SAMPLE_INTERVALS, bucket_seconds
 from fleet_smi.hub.history.storage import schema
+from fleet_smi.hub.history.storage.ledger_shares import LedgerShares
 from fleet_smi.hub.history.storage.schema import DAY_SECONDS, HOUR_SECONDS, WEEK_SECONDS
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.model.units import MIB
@@ -72,7 +73,12 @@ def _min_series_seconds(grain: int) -> int:
     return 2 * next_grain.get(grain, 0)
 
 
-def prune_steps(store: HistoryStore, policy: RetentionPolicy, now: float) -> Iterator[None]:
+def prune_steps(
+    store: HistoryStore,
+    policy: RetentionPolicy,
+    now: float,
+    shares: LedgerShares | None = None,
+) -> Iterator[None]:
     """Delete what has expired, one short transaction per step of the iterator."""
     for grain, seconds in policy.series_seconds.items():
         yield from _delete_older(
@@ -80,7 +86,7 @@ def prune_steps(store: HistoryStore, policy: RetentionPolicy, now: float) -> Ite
         )
     for expiry in _LEDGER_EXPIRY:
         yield from _delete_older(store, expiry, now - policy.ledger_seconds)
-    yield from _delete_excess(store, policy, now)
+    yield from _delete_excess(store, policy, now, shares or LedgerShares())
     # Some free pages stay: the next rows reuse them.
     while store.free_bytes() > _MAX_FREE_BYTES and store.vacuum_step():
         yield
@@ -106,9 +112,15 @@ def _delete_step(store: HistoryStore, expiry: _Expiry, before: float) -> int:
         return connection.execute(delete(expiry.table).where(*expired)).rowcount
 
 
-def _delete_excess(store: HistoryStore, policy: RetentionPolicy, now: float) -> Iterator[None]:
-    """Delete down to the size limit: the oldest rows of the finest grain first, the ledger last."""
-    excess = store.size_bytes() - store.free_bytes() - policy.max_bytes
+def _delete_excess(
+    store: HistoryStore, policy: RetentionPolicy, now: float, shares: LedgerShares
+) -> Iterator[None]:
+    """Delete down to the size limit.
+
+    First what single nodes have in the ledger beyond an equal share. Then of all nodes the oldest
+    rows: those of the finest grain first, the ledger last.
+    """
+    excess = yield from shares.trim(store, policy.max_bytes, now)
     for grain in sorted(policy.series_seconds):
         # Estimated by row count: PostgreSQL shows freed space only after a later vacuum.
         while excess > 0 and (rows := _delete_step(store, _series_expiry(grain), now)):

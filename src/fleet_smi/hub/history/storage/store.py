@@ -49,6 +49,10 @@ _ROW_BYTES = {"sqlite": 24, "postgresql": 100}  # of a series row, without its d
 _SQLITE_FREE_BYTES = (
     "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size"
 )
+_SQLITE_USED_BYTES = (
+    "SELECT (page_count - freelist_count) * page_size"
+    " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
 _POSTGRESQL_SERIES_SIZE = (
     "SELECT n_live_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables"
     " WHERE relid = 'series'::regclass"
@@ -120,6 +124,13 @@ class HistoryStore:
                 return int(connection.scalar(text(_SQLITE_FREE_BYTES)) or 0)
             rows, used = connection.execute(text(_POSTGRESQL_SERIES_SIZE)).one()
         return max(0, int(used) - int(rows) * self.series_row_bytes())
+
+    def used_bytes(self) -> int:
+        """The part of the size that holds rows; what is deleted from SQLite shows at once."""
+        if self.kind == "sqlite":
+            with self.read_transaction() as connection:
+                return int(connection.scalar(text(_SQLITE_USED_BYTES)) or 0)
+        return self.size_bytes() - self.free_bytes()
 
     def series_row_bytes(self) -> int:
         """The approximate size of a series row, from a sample of the newest."""

@@ -22,6 +22,7 @@ from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.ids import IdCache
 from fleet_smi.hub.history.storage.inserts import write_batch, write_gap
+from fleet_smi.hub.history.storage.ledger_shares import LedgerShares
 from fleet_smi.hub.history.storage.queue import QueuedBatch, WriteQueue
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
 from fleet_smi.hub.history.storage.row_isolation import write_isolated
@@ -68,6 +69,7 @@ class HistoryWriter:
         self._clock = clock
         self._retry_seconds = retry_seconds
         self._prune_interval_seconds = prune_interval_seconds
+        self._ledger_shares = LedgerShares()
         self._queue = WriteQueue()
         self._max_queued_bytes = max_queued_bytes
         self._lost: list[Gap] = []
@@ -250,7 +252,9 @@ class HistoryWriter:
         """Delete some expired rows; batches that arrive meanwhile are written in between."""
         if self._prune is None:
             self._prune_due = 0.0
-            self._prune = prune_steps(self._store, self._retention, self._clock())
+            self._prune = prune_steps(
+                self._store, self._retention, self._clock(), self._ledger_shares
+            )
             # By then every node that is still there has reported its GPUs.
             if time.monotonic() - self._started_at > _UNREFERENCED_AFTER_SECONDS:
                 self._prune = chain(self._prune, prune_unreferenced(self._store, self._ids))
