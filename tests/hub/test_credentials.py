@@ -267,15 +267,14 @@ def test_no_other_token_lets_a_node_join(credentials: CredentialCache) -> None:
             credentials.redeem_join_token(secret, "id-7", "gpu7")
 
 
-def test_a_leaked_join_token_cannot_fill_the_hub(
-    credentials: CredentialCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fleet_smi.hub.credentials._MAX_NODES", 3)
+def test_a_leaked_join_token_cannot_fill_the_hub(engine: Engine) -> None:
+    credentials = CredentialCache(engine, max_nodes=3)
     key = credentials.tokens.add("join").secret
     for number in range(3):
         credentials.redeem_join_token(key, f"id-{number}", "gpu")
     with pytest.raises(Refused, match="limit of 3 nodes"):
         credentials.redeem_join_token(key, "id-3", "gpu")
+    credentials.close()
 
 
 @pytest.mark.parametrize("node_id", ["", "a\nb", "x" * 129, " id", "\x1b[31m"])

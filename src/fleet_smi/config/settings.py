@@ -111,6 +111,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     commands_for_admins: CommandVisibility
     stream_interval: float
     remember_interval: float
+    nodes_most: int
     node_budget: float
     history: str | None
     history_keep_10s: float

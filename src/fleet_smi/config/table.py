@@ -217,6 +217,7 @@ SETTINGS: tuple[Setting, ...] = (
         "how often changes are sent to subscribers",
     ),
     Setting("hub", "remember_interval", value_types.INTERVAL, 5.0, "how often nodes are saved"),
+    Setting("hub", "nodes_most", value_types.COUNT, 20_000, "how many nodes it may have"),
     Setting("hub", "node_budget", value_types.DURATION, 10.0, "work that a node may cause at once"),
     Setting(
         "hub", "history", value_types.HISTORY, None, "the database of the history, or off", "off"

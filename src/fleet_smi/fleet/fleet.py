@@ -11,6 +11,7 @@ from fleet_smi.fleet.fleet_change import FleetChange
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
+from fleet_smi.fleet.node_limit import MAX_NODES
 from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, restore_node
 from fleet_smi.fleet.node_views import NodeViews
 from fleet_smi.fleet.routes import Routes
@@ -37,8 +38,11 @@ class FleetState:
         self,
         thresholds: Thresholds = DEFAULT_THRESHOLDS,
         identities: NodeIdentities | None = None,
+        max_nodes: int = MAX_NODES,
     ) -> None:
         self.thresholds = thresholds
+        self.max_nodes = max_nodes
+        """How many nodes may report; targets of the settings are listed beyond it."""
         self.identities = identities or NodeIdentities()
         self._nodes: dict[str, NodeState] = {}
         self._inventories = InventoryIndex()
@@ -151,8 +155,11 @@ class FleetState:
     def record_failure(self, via: Via, message: str, at: float) -> None:
         """Record why a source could not reach a target; cleared by the next report that way.
 
-        It does not make the node silent: another source may still reach it.
+        It does not make the node silent: another source may still reach it. A fleet that is full
+        lists no more of them.
         """
+        if via not in self._routes and self.is_full:
+            return
         self.add_target(via)
         node = self._nodes[self._routes.node_id(via) or via.placeholder_id]
         # Failures and reports arrive out of order: one from before the latest report is outdated.
@@ -300,6 +307,11 @@ class FleetState:
         """Return the latest snapshot of a node, if it has one."""
         node = self._nodes.get(node_id)
         return None if node is None else node.snapshot
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is room for no more nodes."""
+        return len(self._nodes) >= self.max_nodes
 
     def has_node(self, node_id: str) -> bool:
         """Return whether a node is listed."""

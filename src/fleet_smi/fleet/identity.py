@@ -21,15 +21,13 @@ from fleet_smi.fleet.machines import (
     may_join_as,
     suffixed_id,
 )
+from fleet_smi.fleet.node_limit import check_machine_count
 from fleet_smi.fleet.node_state import NodeCheckpoint
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.verdict.judge import silence_timeout
 from fleet_smi.model.verdict.thresholds import Thresholds
-
-# Diskless machines of one image may be hundreds; a node that invents boots must not fill memory.
-_MAX_MACHINES = 1_000
 
 
 class NodeIdentities:
@@ -276,8 +274,9 @@ class NodeIdentities:
     def _split(self, node_id: str, evidence: Evidence, timeout: float | None) -> Machine:
         """Add one more machine that reports this id, under an id of its own."""
         machines = self._machines[node_id]
-        if len(machines) >= _MAX_MACHINES:
-            raise Refused(f"more than {_MAX_MACHINES} machines report this id", evidence.via.target)
+        check_machine_count(
+            len(machines), evidence.via.target, has_credential=self._has_credential(node_id)
+        )
         taken = {node_id, *(each.node_id for each in machines)}
         others = [each.evidence for each in machines if each.evidence is not evidence]
         own_id = suffixed_id(node_id, evidence, others, taken)

@@ -19,7 +19,8 @@ from typing import Literal
 from msgspec import Struct
 from sqlalchemy import Engine
 
-from fleet_smi.errors import Refused, StateError
+from fleet_smi.errors import StateError
+from fleet_smi.fleet.node_limit import MAX_NODES, too_many_nodes
 from fleet_smi.hub.database import read_fact, read_transaction
 from fleet_smi.hub.sessions import SessionStore
 from fleet_smi.hub.tokens import IssuedToken, Token, TokenStore
@@ -29,8 +30,6 @@ from fleet_smi.wire.credential_proof import credential_digest, credential_proof
 
 logger = logging.getLogger(__name__)
 Role = Literal["node", "viewer", "admin"]
-# A leaked join token must not fill the hub with invented nodes.
-_MAX_NODES = 20_000
 # How often the times of last use are written: not with every request.
 _MARK_USED_SECONDS = 600.0
 
@@ -59,6 +58,7 @@ class CredentialCache:
         engine: Engine,
         *,
         local_admin_token: str | None = None,
+        max_nodes: int = MAX_NODES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.consecutive_failures = 0
@@ -70,6 +70,8 @@ class CredentialCache:
         self._sessions = SessionStore(engine, clock)
         self._engine = engine
         self._clock = clock
+        # A leaked join token must not fill the hub with invented nodes.
+        self._max_nodes = max_nodes
         self._local_admin = {} if local_admin_token is None else _local_entry(local_admin_token)
         # For the threads that write. The event loop reads without it: a reload replaces
         # `_entries`, `_node_digests` and `_users` whole.
@@ -152,8 +154,8 @@ class CredentialCache:
     ) -> IssuedToken:
         """Exchange a join token for the credential of a node; raise `Refused`. Blocking."""
         name = sanitize_text(name, 128) or node_id
-        if len(self._node_digests) >= _MAX_NODES:
-            raise Refused(f"this hub has reached its limit of {_MAX_NODES} nodes", name)
+        if len(self._node_digests) >= self._max_nodes:
+            raise too_many_nodes(self._max_nodes, name)
         with self._lock:
             issued = self.tokens.redeem_join_token(join_token, node_id, name, proposal)
             identity = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)

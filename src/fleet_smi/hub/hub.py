@@ -13,6 +13,7 @@ from fleet_smi.failure_log import FailureLog
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.fleet.node_faults import Room
+from fleet_smi.fleet.node_limit import too_many_nodes
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
@@ -122,6 +123,7 @@ class Hub:
                 snapshot, own_via = self.fleet.identities.identify(
                     result, at, via, self.fleet.thresholds, origin=origin
                 )
+                self._check_room(snapshot.node_id, via)
                 self.reports_received += 1
                 self._apply(snapshot, at, own_via, delivery)
             except DeliveryError as refusal:
@@ -154,6 +156,12 @@ class Hub:
             # It fills a gap below a sequence number that may be called durable already.
             if change.is_late:
                 self._checkpointer.invalidate(change.snapshot.node_id)
+
+    def _check_room(self, node_id: str, via: Via) -> None:
+        """Raise `Refused` if this is a new node and the fleet is full."""
+        if self.fleet.is_full and not self.fleet.has_node(node_id):
+            self.fleet.identities.forget(node_id)
+            raise too_many_nodes(self.fleet.max_nodes, via.target)
 
     def _record_failure(self, via: Via, error: DeliveryError, now: float) -> None:
         self.delivery_failures += 1

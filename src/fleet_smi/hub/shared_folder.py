@@ -14,7 +14,8 @@ from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.report import FILE_SUFFIX, MAX_REPORT_BYTES
 
-_MAX_FILES = 20_000
+MAX_FILES = 5_000
+"""Files of one folder that are read, and nodes that it may have."""
 _SUFFIXES = (FILE_SUFFIX, ".json", ".txt", ".ansi")
 # Pages generated from the reports, notes to people, and temporary files of editors and writers.
 _IGNORED = re.compile(
@@ -78,7 +79,7 @@ def list_node_files(path: Path) -> list[Path]:
     if any(wildcard in path.name for wildcard in "*?[") and not path.is_dir():
         folder, pattern = path.parent, path.name
     matching = (file for file in folder.iterdir() if fnmatch.fnmatchcase(file.name, pattern))
-    files = sorted(file for file in matching if not _IGNORED.fullmatch(file.name))[:_MAX_FILES]
+    files = sorted(file for file in matching if not _IGNORED.fullmatch(file.name))[:MAX_FILES]
     if not files:
         message = "no file of a node in this folder" if folder is path else "no file matches"
         raise Unreachable(message, str(path))

@@ -69,7 +69,7 @@ class HubServer:
             stack.callback(self._engine.dispose)
             # Before these files exist, so that they are removed if a step below fails.
             stack.callback(state_folder.remove_runtime_files, self.state_folder)
-            self.credentials = self._credentials()
+            self.credentials = self._credentials(settings.nodes_most)
             stack.callback(self.credentials.close)
             self.tls, self.fingerprint = _certificate(settings, self.state_folder)
             # One of our own stays: nodes trust its fingerprint.
@@ -81,7 +81,7 @@ class HubServer:
             identities = NodeIdentities(
                 settings.trusted_transports, self.credentials.has_node_credential
             )
-            fleet = FleetState(thresholds, identities)
+            fleet = FleetState(thresholds, identities, settings.nodes_most)
             self.archive = _archive(settings, self.state_folder, fleet)
             if self.archive is not None:
                 stack.callback(self.archive.close)
@@ -130,9 +130,11 @@ class HubServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _credentials(self) -> CredentialCache:
+    def _credentials(self, max_nodes: int) -> CredentialCache:
         return CredentialCache(
-            self._engine, local_admin_token=state_folder.create_local_admin_token(self.state_folder)
+            self._engine,
+            local_admin_token=state_folder.create_local_admin_token(self.state_folder),
+            max_nodes=max_nodes,
         )
 
     def _problem_report(self, node_store: NodeStore[NodeCheckpoint]) -> ProblemReport:

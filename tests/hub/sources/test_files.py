@@ -10,7 +10,7 @@ import pytest
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.fleet.fleet import FleetState, Via
-from fleet_smi.hub.sources import SOURCES
+from fleet_smi.hub.sources import SOURCES, files
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import (
@@ -219,3 +219,19 @@ def test_a_file_cannot_report_the_id_of_a_target_that_has_not_reported_yet(
     (delivery,) = poll_once(tmp_path)
     assert isinstance(failure(delivery), Undecodable)
     assert "node_id" in str(failure(delivery))
+
+
+def test_a_folder_cannot_invent_nodes_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can write there replaces its files by those of new nodes, again and again."""
+    monkeypatch.setattr(files, "MAX_FILES", 3)
+    source = FilesSource(str(tmp_path), clock=lambda: NOON)
+    results = []
+    for number in range(6):
+        leave(tmp_path, "gpu01", report(node=f"invented{number}"))
+        results += [each.result for each in asyncio.run(source._scan(reread=True))]
+    assert [isinstance(each, Refused) for each in results] == [False] * 3 + [True] * 3
+    leave(tmp_path, "gpu01", report(node="invented1"))
+    (known,) = asyncio.run(source.poll())
+    assert isinstance(known.result, Snapshot)

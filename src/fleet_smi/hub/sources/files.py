@@ -8,7 +8,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fleet_smi.config import Settings
-from fleet_smi.errors import DeliveryError, EmptyReport, TruncatedReport, Undecodable, Unreachable
+from fleet_smi.errors import (
+    DeliveryError,
+    EmptyReport,
+    Refused,
+    TruncatedReport,
+    Undecodable,
+    Unreachable,
+)
 from fleet_smi.fleet.delivery import (
     DeliverCallback,
     Delivery,
@@ -18,6 +25,7 @@ from fleet_smi.fleet.delivery import (
 )
 from fleet_smi.hub.file_hosts import FileHosts
 from fleet_smi.hub.shared_folder import (
+    MAX_FILES,
     FileStamp,
     SharedFile,
     list_node_files,
@@ -84,6 +92,7 @@ class FilesSource:
         # Without a lock: only the worker thread uses these, for one scan at a time.
         self._seen: dict[Path, _SeenFile] = {}
         self._truncated_since: dict[Path, float] = {}
+        self._node_ids: set[str] = set()
         self._last_scan_at = 0.0
         self._is_unreachable = False
         self._worker = BlockingWorker(f"files {path}")
@@ -202,7 +211,16 @@ class FilesSource:
             return ()
         self._seen[path] = _SeenFile(file.stamp, written_at, gpus)
         self._truncated_since.pop(path, None)
+        self._count_nodes(deliveries)
         return deliveries
+
+    def _count_nodes(self, deliveries: Sequence[Delivery]) -> None:
+        """Raise `Refused` for a new node beyond the limit: anyone who can write invents nodes."""
+        ids = {each.result.node_id for each in deliveries if isinstance(each.result, Snapshot)}
+        new = ids - self._node_ids
+        if new and len(self._node_ids) + len(new) > MAX_FILES:
+            raise Refused(f"is of a new node, and this folder has had {MAX_FILES}: restart the hub")
+        self._node_ids |= new
 
     def _with_polling_interval(self, delivery: Delivery) -> Delivery:
         if not isinstance(delivery.result, Snapshot):

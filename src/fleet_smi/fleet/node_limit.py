@@ -1,0 +1,31 @@
+"""Limits of how many nodes there may be: of one node id, and of the whole fleet."""
+
+from fleet_smi.errors import Refused
+
+MAX_NODES = 20_000
+"""Of the whole fleet; the setting `hub.nodes_most` of a hub."""
+# Diskless machines of one image may be hundreds; a node that invents boots must not fill memory.
+_MAX_MACHINES = 1_000
+# Clones join with credentials of their own: a few have one that was copied with the machine.
+_MAX_MACHINES_PER_CREDENTIAL = 16
+
+
+def check_machine_count(count: int, node: str, *, has_credential: bool) -> None:
+    """Raise `Refused` if so many machines report one node id that there cannot be one more."""
+    if has_credential and count >= _MAX_MACHINES_PER_CREDENTIAL:
+        raise Refused(
+            f"more than {_MAX_MACHINES_PER_CREDENTIAL} machines report with one credential: remove "
+            "it from their agent.state, and let each join by itself",
+            node,
+        )
+    if count >= _MAX_MACHINES:
+        raise Refused(f"more than {_MAX_MACHINES} machines report this id", node)
+
+
+def too_many_nodes(limit: int, node: str) -> Refused:
+    """The refusal of a new node by a fleet that is full."""
+    return Refused(
+        f"this hub has its limit of {limit} nodes: remove some that are gone, or raise "
+        "hub.nodes_most",
+        node,
+    )
