@@ -86,8 +86,8 @@ def test_a_large_report_is_refused_when_the_history_stops_being_full_half_way(
     running = hub.server.hub
     deliver = hub.server._push.receive
 
-    def receive(report: Report) -> None:
-        deliver(report)
+    def receive(report: Report, address: str = "") -> None:
+        deliver(report, address)
         running.receipt_id = "another"
 
     hub.server._push.receive = receive  # type: ignore[method-assign]

@@ -158,7 +158,7 @@ class FleetState:
         It does not make the node silent: another source may still reach it. A fleet that is full
         lists no more of them.
         """
-        if via not in self._routes and self.is_full:
+        if self._routes.node_id(via) is None and self.is_full:
             return
         self.add_target(via)
         node = self._nodes[self._routes.node_id(via) or via.placeholder_id]
