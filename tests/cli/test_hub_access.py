@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from sqlalchemy import Engine
 
-from fleet_smi.cli import hub_access
+from fleet_smi.cli import hub_access, hub_state
 from fleet_smi.cli.main import CommandParser
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
 from fleet_smi.server.tls import ensure_self_signed
@@ -173,9 +173,9 @@ def test_an_added_user_can_log_in(
 
 ADD_ALICE = """\
 import argparse, sys
-from fleet_smi.cli import hub_access
+from fleet_smi.cli import hub_access, hub_state
 parser = argparse.ArgumentParser()
-hub_access.add_parsers(parser.add_subparsers())
+hub_access.add_parsers(parser.add_subparsers(dest="action"))
 hub_access.run(parser.parse_args(["user", "add", "alice", "--state", sys.argv[1]]))
 """
 
@@ -244,3 +244,27 @@ def test_state_may_come_before_the_subcommand(
     assert hub_access.run(args) == 0
     assert capsys.readouterr().out.startswith("fsmi_viewer_")
     assert (state / "hub.db").exists()
+
+
+@pytest.fixture
+def as_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user who is not root, beside a hub of root's; the state folder of the user's own hub."""
+    (tmp_path / "system").mkdir()
+    monkeypatch.setattr(hub_state, "_SYSTEM_STATE", str(tmp_path / "system"))
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid or 4321)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home/fleet-smi/hub"
+
+
+def test_a_user_beside_the_hub_of_the_machine_is_told_to_use_sudo(as_user: Path) -> None:
+    with pytest.raises(Unmet, match="run `sudo fleet-smi hub token …`, or name"):
+        hub_state.require_own_hub(as_user, "token", is_named=False)
+    assert not as_user.exists()
+
+
+def test_a_user_may_have_a_hub_beside_that_of_the_machine(as_user: Path, tmp_path: Path) -> None:
+    hub_state.require_own_hub(as_user, "token", is_named=True)
+    hub_state.require_own_hub(tmp_path / "elsewhere", "token", is_named=False)
+    as_user.mkdir(parents=True)
+    (as_user / "lock").touch()
+    hub_state.require_own_hub(as_user, "token", is_named=False)

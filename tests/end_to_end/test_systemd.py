@@ -1,5 +1,6 @@
 """The services under a real systemd: the first hours of a new admin, as the docs have them."""
 
+import re
 from pathlib import Path
 
 from tests.systemd_machine import run_on_systemd_machine
@@ -23,6 +24,14 @@ wait_for sh -c "/opt/fleet-smi/bin/python -m fleet_smi nodes | grep -q push"
 fleet_smi nodes | said nodes
 ps -eo user,args | grep '[f]leet_smi' | said processes
 
+useradd -m alice
+runtime=/run/user/$(id -u alice)
+as_alice() { runuser -u alice -- env HOME=/home/alice XDG_RUNTIME_DIR=$runtime "$@"; }
+for action in "token add --role viewer" "token list" "user add bob" join-command; do
+    as_alice /opt/fleet-smi/bin/python -m fleet_smi hub $action < /dev/null 2>&1
+done | said without_sudo
+find /home/alice/.local | said made_without_sudo
+
 systemctl reload fleet-smi-hub
 wait_for curl -skfo /dev/null $hub/healthz
 systemctl show -p ActiveState -p NRestarts fleet-smi-hub | said reloaded
@@ -31,11 +40,8 @@ fleet_smi service uninstall agent && fleet_smi service uninstall hub
 systemctl is-active fleet-smi-hub fleet-smi-agent | said uninstalled
 
 rm /etc/fleet-smi/fleet-smi.toml
-useradd -m alice
 loginctl enable-linger alice
-runtime=/run/user/$(id -u alice)
 wait_for test -d $runtime/systemd
-as_alice() { runuser -u alice -- env HOME=/home/alice XDG_RUNTIME_DIR=$runtime "$@"; }
 service() { as_alice /opt/fleet-smi/bin/python -m fleet_smi service "$@" hub --user 2>&1; }
 service install | said user_installed
 wait_for curl -sfo /dev/null http://localhost:7070/healthz
@@ -60,6 +66,10 @@ def test_the_documented_services_run_under_a_real_systemd(tmp_path: Path) -> Non
     assert " push " in said["nodes"]
     assert "fsmi_join_" not in said["processes"]
     assert {line.split()[0] for line in said["processes"].splitlines()} >= {"fleet-s+"}
+    # Beside the service, a user without sudo is told so, and gets no hub of their own.
+    refusals = re.findall(r"run `sudo fleet-smi hub (\S+) …`", said["without_sudo"])
+    assert refusals == ["token", "token", "user", "join-command"], said["without_sudo"]
+    assert said["made_without_sudo"] == ""
     assert said["reloaded"].split() == ["NRestarts=0", "ActiveState=active"]
     assert said["owner"] == "fleet-smi 600\n"
     assert said["uninstalled"].split() == ["inactive", "inactive"]

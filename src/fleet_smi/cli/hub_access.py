@@ -48,11 +48,15 @@ def add_parsers(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand, as the user whom the state folder belongs to."""
+    from fleet_smi.cli.hub_state import require_own_hub
     from fleet_smi.config import load
 
     # Once, and before: another user may not be able to read the files of this one.
-    args.settings = load(flags={"hub.state": getattr(args, "state", None)})
-    _become_owner(Path(args.settings.hub.state))
+    state = getattr(args, "state", None)
+    args.settings = load(flags={"hub.state": state})
+    folder = Path(args.settings.hub.state)
+    require_own_hub(folder, args.action, is_named=state is not None)
+    _become_owner(folder)
     # Access may be granted before the hub's first start; the others need an existing state.
     if args.handler not in (_add_token, _add_user, _join_command):
         _require_state(args)
