@@ -234,6 +234,18 @@ def test_the_join_command_names_this_machine_and_has_limits(run: Run) -> None:
     assert token["expires_at"] - token["created_at"] == 86400
 
 
+def test_behind_a_proxy_the_join_command_has_the_public_url(
+    run: Run, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_SMI_HUB_TRUSTED_PROXIES", "127.0.0.1")
+    monkeypatch.setenv("FLEET_SMI_HUB_TLS", "self-signed")
+    with pytest.raises(UsageError, match=r"set hub\.public_url to its URL there"):
+        run("join-command")
+    monkeypatch.setenv("FLEET_SMI_HUB_PUBLIC_URL", "https://gpu.example.org/gpus/")
+    arguments = shlex.split(run("join-command"))
+    assert arguments[6:] == ["https://gpu.example.org:443/gpus", "--join-file", "-"]
+
+
 def test_state_may_come_before_the_subcommand(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

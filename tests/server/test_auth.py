@@ -93,11 +93,44 @@ def test_a_token_identifies_the_sender_for_any_method(house: House) -> None:
     assert sender(access, with_token("fsmi_local_x"), HERE).role == "admin"
 
 
-@pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer", "Basic YWxpY2U6eA==", ""])
+@pytest.mark.parametrize("value", ["Bearer nonsense", "Bearer", "fsmi_viewer_without_scheme", ""])
 def test_a_wrong_token_is_refused_even_on_an_open_hub(house: House, value: str) -> None:
     for rules in ({}, {"loopback_only": True}, {"insecure_open": True}):
         refusal = house.access(**rules).authenticate(head(authorization=value), HERE, "GET")
         assert code_of(refusal) == "bad_token"
+
+
+BASIC = "Basic YWxpY2U6eA=="
+
+
+def test_the_login_at_a_proxy_is_not_a_token(house: House) -> None:
+    rules = {"trusted_proxies": [PROXY], "user_header": "X-Remote-User", "admins": ["alice"]}
+    named = head(authorization=BASIC, x_remote_user="alice")
+    assert sender(house.access(**rules), named, PROXY).role == "admin"
+    assert code_of(house.access(**rules).authenticate(named, FAR, "GET")) == "unauthenticated"
+    in_session = head(authorization=BASIC, cookie=house.session())
+    assert sender(house.access(trusted_proxies=[PROXY]), in_session, PROXY).name == "alice"
+    assert code_of(house.access().authenticate(head(authorization=BASIC), FAR, "GET")) == (
+        "unauthenticated"
+    )
+
+
+def test_a_token_beside_another_authorization_is_checked(house: House) -> None:
+    access = house.access(trusted_proxies=[PROXY], user_header="X-Remote-User")
+    both = [*head(authorization=BASIC, x_remote_user="alice"), *head(authorization="Bearer x")]
+    assert code_of(access.authenticate(both, PROXY, "GET")) == "bad_token"
+
+
+def test_only_a_trusted_proxy_says_how_a_client_reached_it(house: House) -> None:
+    access = house.access(trusted_proxies=[PROXY])
+    forwarded = head(host="hub:7070", x_forwarded_proto="https, http", x_forwarded_host="gpu, b")
+    assert access.forwarded_origin(forwarded, PROXY) == "https://gpu"
+    assert access.forwarded_origin(forwarded, FAR) is None
+    assert (
+        access.forwarded_origin(head(host="gpu", x_forwarded_proto="http"), PROXY) == "http://gpu"
+    )
+    assert access.forwarded_origin(head(host="gpu", x_forwarded_proto="gopher"), PROXY) is None
+    assert access.forwarded_origin(head(host="gpu"), PROXY) is None
 
 
 def test_anonymous_requests_are_refused_beyond_loopback(house: House) -> None:

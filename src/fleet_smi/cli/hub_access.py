@@ -7,7 +7,6 @@ root becomes the owner of that folder first.
 
 import argparse
 import getpass
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,17 +18,15 @@ from fleet_smi.cli.access_lists import print_json, print_tokens, print_users
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.config import Settings
     from fleet_smi.hub.tokens import TokenStore
     from fleet_smi.hub.users import UserStore
 
 _Store = TypeVar("_Store")
 _JOIN_LIFETIME, _JOIN_USES = "24h", 100
 _MODULES = (
+    "fleet_smi.cli.join_address",
     "fleet_smi.hub.tokens",
     "fleet_smi.hub.users",
-    "fleet_smi.server.join_line",
-    "fleet_smi.server.tls",
     "fleet_smi.wire.json",
     "sqlalchemy.dialects.sqlite.pysqlite",
 )
@@ -40,7 +37,9 @@ def add_parsers(actions: Any) -> None:
     _add_token_parsers(actions.add_parser("token", help="tokens for programs, nodes and users"))
     _add_user_parsers(actions.add_parser("user", help="users who log in with a password"))
     join = actions.add_parser("join-command", help="print the command to run on a new node")
-    join.add_argument("--url", help="the hub's URL for nodes (default: this machine's name)")
+    join.add_argument(
+        "--url", help="the hub's URL for nodes (default: hub.public_url, else this machine's name)"
+    )
     _add_limits(join, _JOIN_LIFETIME, _JOIN_USES)
     _add_state(join)
     join.set_defaults(handler=_join_command)
@@ -212,23 +211,11 @@ def _set_password(args: argparse.Namespace) -> None:
 
 
 def _join_command(args: argparse.Namespace) -> None:
-    from fleet_smi.hub.state_folder import read_running_hub
+    from fleet_smi.cli.join_address import join_address
     from fleet_smi.model.units import parse_duration
     from fleet_smi.server.join_line import join_command
-    from fleet_smi.server.tls import hub_certificate, read_fingerprint
 
-    settings = args.settings
-    folder = Path(settings.hub.state)
-    running = read_running_hub(folder)
-    if settings.hub.tls_cert:
-        fingerprint = None
-    elif settings.hub.tls is not None:
-        # Also before the hub's first start: the line must be good once it runs.
-        fingerprint = hub_certificate(folder, settings.hub.hosts).fingerprint
-    else:
-        fingerprint = read_fingerprint(folder)
-    # A running hub knows its address, which may differ from the settings of this shell.
-    url = args.url or (running.url if running else _configured_url(settings, fingerprint))
+    address = join_address(args.settings, args.url)
     lifetime_seconds, uses = parse_duration(args.expires), args.uses
     with _tokens(args) as tokens:
         issued = tokens.add(
@@ -236,21 +223,7 @@ def _join_command(args: argparse.Namespace) -> None:
         )
     limits = _join_limits(args)
     _notice(f"run this line on each node; its token {issued.id} is {limits}:")
-    print(join_command(url, issued.secret, fingerprint if url.startswith("https:") else None))
-
-
-def _configured_url(settings: "Settings", fingerprint: str | None) -> str:
-    """Return the URL at which the hub will listen by its settings, while it does not run."""
-    from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
-
-    host = settings.hub.listen.host
-    if is_loopback(host):
-        _notice("the hub is set to listen on this machine only: set hub.listen, or give --url")
-    if host in WILDCARDS or is_loopback(host):
-        host = socket.gethostname()
-    shown = f"[{host}]" if ":" in host else host
-    secure = fingerprint is not None or settings.hub.tls_cert is not None
-    return f"{'https' if secure else 'http'}://{shown}:{settings.hub.listen.port}"
+    print(join_command(address.url, issued.secret, address.fingerprint))
 
 
 def _tokens(args: argparse.Namespace) -> AbstractContextManager["TokenStore"]:

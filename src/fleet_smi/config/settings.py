@@ -71,6 +71,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     listen: ListenAddress
     hosts: tuple[str, ...]
     base_path: str | None
+    public_url: str | None
     state: str
     tls: Literal["self-signed"] | None
     tls_cert: str | None

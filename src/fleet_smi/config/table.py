@@ -11,6 +11,7 @@ _HOUR, _DAY = 3600.0, 86400.0
 _COMMANDS = "how much of command lines is shown: full, name or hidden"
 _DRIVER_TIMEOUT = "how long a driver may make no progress before it counts as hung"
 _DRIVER_INIT_TIMEOUT = "the same while it is being initialised"
+_PUBLIC_URL = "https://gpu.example.org/gpus"
 _ROUTER, _NODES, _CLIENTS = (
     ListenAddress("old", 9080),
     ListenAddress("", 9080),
@@ -86,6 +87,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "hub", "base_path", value_types.URL_PATH, None, "its path at a proxy, if not /", "/gpus"
     ),
+    Setting("hub", "public_url", value_types.URL, None, "its URL at a proxy", _PUBLIC_URL),
     Setting(
         "hub",
         "state",

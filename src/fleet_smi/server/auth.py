@@ -161,6 +161,19 @@ class AccessControl:
                     return hop.strip()
         return peer
 
+    def is_trusted_proxy(self, peer: str) -> bool:
+        """Whether the other end of the connection is a proxy that the settings trust."""
+        return peer in self._proxies
+
+    def forwarded_origin(self, headers: Headers, peer: str) -> str | None:
+        """The scheme and host by which a client reached a trusted proxy; `None` if not said."""
+        # The first of several proxies is the one that the client reached.
+        scheme = _header(headers, b"x-forwarded-proto").partition(",")[0].strip().lower()
+        if scheme not in ("http", "https") or not self.is_trusted_proxy(peer):
+            return None
+        forwarded = _header(headers, b"x-forwarded-host").partition(",")[0].strip()
+        return f"{scheme}://{forwarded or _header(headers, b'host')}"
+
     @property
     def _unauthenticated(self) -> HttpError:
         # A hub starts before anybody has access; logging in could not help then.
@@ -227,11 +240,18 @@ def check_same_origin(headers: Headers, *, has_ambient_credentials: bool) -> Htt
 
 
 def bearer_token(headers: Headers) -> str | None:
-    """The bearer token; empty for another kind of authorization, `None` without a header."""
+    """The bearer token, empty where an authorization is malformed; `None` without one.
+
+    Another scheme, like Basic, is not for the hub: a proxy that asks for a login passes it on.
+    """
+    malformed = None
     for name, value in headers:
         if name == b"authorization":
-            return value[7:].strip().decode("latin-1") if value[:7].lower() == b"bearer " else ""
-    return None
+            scheme, _, token = value.strip().partition(b" ")
+            if token and scheme.lower() == b"bearer":
+                return token.strip().decode("latin-1")
+            malformed = malformed if token else ""
+    return malformed
 
 
 def _session_cookie(headers: Headers) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
 from fleet_smi.config.settings import HubSettings
@@ -182,6 +183,7 @@ class HubServer:
             tls=self.tls is not None,
             fingerprint=self.fingerprint,
             base_path=settings.base_path or "",
+            public_url=settings.public_url,
             get_status_password=settings.read_get_status_password(),
             node_budget_seconds=settings.node_budget,
             history=None if self.archive is None else self.archive.queries,
@@ -191,9 +193,10 @@ class HubServer:
         )
         if services.history is not None:
             services.history.yield_to_reports = services.backpressure.yield_to_reports
-        return App(
-            services, AllowedHosts(host, [socket.getfqdn(), socket.gethostname(), *settings.hosts])
-        )
+        names = [socket.getfqdn(), socket.gethostname(), *settings.hosts]
+        if settings.public_url is not None:
+            names.append(urlsplit(settings.public_url).hostname or "")
+        return App(services, AllowedHosts(host, names))
 
     def _url(self, host: str, wildcard_host: str) -> str:
         """The URL of the hub; one that listens on all addresses is named by `wildcard_host`."""

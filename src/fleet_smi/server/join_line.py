@@ -1,5 +1,6 @@
 """The command line that lets a node join, with a token that does not stay visible there."""
 
+import re
 import shlex
 
 from fleet_smi.model.units import format_duration, pluralize
@@ -16,6 +17,15 @@ def join_command(url: str, join_token: str, fingerprint: str | None = None) -> s
     pin = [] if fingerprint is None else ["--fingerprint", fingerprint]
     agent = shlex.join(["fleet-smi", "agent", "--to", url, "--join-file", "-", *pin])
     return f"echo {shlex.quote(join_token)} | {agent}"
+
+
+def with_port(url: str) -> str:
+    """The URL with the port of its scheme where it names none: agents would take the hub's own."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    if not re.search(r":\d+$", host):
+        host += ":443" if scheme == "https" else ":80"
+    return f"{scheme}://{host}{slash}{path}"
 
 
 def describe_limits(lifetime_seconds: float, max_uses: int) -> str:

@@ -27,6 +27,7 @@ class Services(Struct, frozen=True, kw_only=True):
     tls: bool = False
     fingerprint: str | None = None
     base_path: str = ""
+    public_url: str | None = None
     get_status_password: str | None = None
     node_budget_seconds: float = 10.0
     history: HistoryService | None = None

@@ -74,6 +74,25 @@ def test_the_credential_of_a_node_is_revoked_by_the_id_of_the_node(
     assert hub.report(snapshot_now("gpu01", gpu(0), sequence=1), token=token).status == 401
 
 
+def test_behind_a_trusted_proxy_the_join_line_has_the_url_of_the_proxy(tmp_path: Path) -> None:
+    forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "gpu.example.org"}
+    json = {"Content_Type": "application/json"}
+    for proxies, url in (("127.0.0.1/32", "https://gpu.example.org:443/gpus"), ("10.0.0.1/32", "")):
+        with ThreadedHub(tmp_path, hub__base_path="/gpus", hub__trusted_proxies=proxies) as running:
+            token = running.token("admin")
+            made = json_of(running.request("POST", LINE, b"{}", token=token, **forwarded, **json))
+            assert f"--to {url or running.url + '/gpus'} " in made["line"]
+
+
+def test_the_join_line_has_the_public_url_of_the_settings(tmp_path: Path) -> None:
+    public_url = "https://gpu.example.org/gpus"
+    with ThreadedHub(tmp_path, hub__base_path="/gpus", hub__public_url=public_url) as running:
+        made = json_of(running.request_json("POST", LINE, {}, token=running.token("admin")))
+        assert "--to https://gpu.example.org:443/gpus " in made["line"]
+        # Agents that connect to it are not refused for the name.
+        assert running.request("GET", "/healthz", Host="gpu.example.org:443").status == 200
+
+
 def test_the_join_line_has_the_url_that_the_admin_used(hub: ThreadedHub, admin: str) -> None:
     made = json_of(hub.request_json("POST", LINE, {"uses": 1}, token=admin))
     message = shlex.split(made["line"])

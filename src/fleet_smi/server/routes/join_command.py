@@ -1,7 +1,6 @@
 """`POST /api/v1/join-command`: the command line to paste on a new node."""
 
 import asyncio
-import re
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -10,7 +9,7 @@ from starlette.responses import Response
 from fleet_smi.hub.tokens import JOIN_MAX_USES
 from fleet_smi.model.units import parse_duration
 from fleet_smi.server.endpoint import Endpoint, RequestContext, json_response
-from fleet_smi.server.join_line import describe_limits, join_command
+from fleet_smi.server.join_line import describe_limits, join_command, with_port
 
 
 class JoinLineRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +29,7 @@ class JoinLine(Struct, frozen=True, kw_only=True):
 
 
 async def create_join_command(context: RequestContext) -> Response:
-    """Create a join token and the line with it, for the URL that the client used."""
+    """Create a join token and the line with it, for the hub's public URL."""
     request: JoinLineRequest = context.body
     services = context.services
     lifetime_seconds, max_uses = parse_duration(request.expires), request.uses or JOIN_MAX_USES
@@ -41,22 +40,27 @@ async def create_join_command(context: RequestContext) -> Response:
         lifetime_seconds=lifetime_seconds,
         max_uses=max_uses,
     )
-    line = join_command(_hub_url(context), issued.secret, services.fingerprint)
+    # Through a proxy, the certificate that nodes see is the one of the proxy.
+    is_proxied = services.access.is_trusted_proxy(context.peer)
+    fingerprint = None if is_proxied else services.fingerprint
+    line = join_command(_hub_url(context), issued.secret, fingerprint)
     limits = describe_limits(lifetime_seconds, max_uses)
     return json_response(JoinLine(id=issued.id, line=line, limits=limits))
 
 
 def _hub_url(context: RequestContext) -> str:
-    """The URL that the sender reached the hub by."""
+    """The hub's public URL, else the one that the sender reached it by."""
+    services = context.services
+    if services.public_url is not None:
+        return with_port(services.public_url)
     # A browser's Origin has the scheme of a TLS proxy, of which the hub itself knows nothing.
     origin = context.header("origin")
     if not origin.startswith(("http://", "https://")):
-        origin = f"{'https' if context.services.tls else 'http'}://{context.header('host')}"
-    # Where it names no port, agents would take the hub's own.
-    scheme, _, host = origin.partition("://")
-    if not re.search(r":\d+$", host):
-        origin += ":443" if scheme == "https" else ":80"
-    return origin + context.services.base_path
+        headers = context.request.scope["headers"]
+        origin = services.access.forwarded_origin(headers, context.peer) or (
+            f"{'https' if services.tls else 'http'}://{context.header('host')}"
+        )
+    return with_port(origin) + services.base_path
 
 
 ENDPOINTS = (
