@@ -14,6 +14,10 @@ from fleet_smi.node.sampler import Sampler
 
 if TYPE_CHECKING:
     from fleet_smi.fleet.delivery import Source
+    from fleet_smi.fleet.polled import ShowPartial
+
+_PARTIAL_SECONDS = 0.5
+"""How often a view without the driver that is awaited is renewed."""
 
 
 def create_sources(settings: Settings) -> list["Source"]:
@@ -34,7 +38,10 @@ def driver_deadlines(settings: Settings) -> Deadlines:
 
 
 class LocalFleet:
-    """Replaces a hub: holds this process's samples for verdicts over a window of time."""
+    """Replaces a hub: holds this process's samples for verdicts over a window of time.
+
+    A `patient` one waits for a slow driver until its deadline; any other says that it is slow.
+    """
 
     is_local = True
 
@@ -45,6 +52,7 @@ class LocalFleet:
         *,
         subjects: tuple[str, ...] = ALL_SUBJECTS,
         traffic: bool = False,
+        patient: bool = True,
     ) -> None:
         self.thresholds = settings.thresholds
         self._fleet = FleetState(settings.thresholds)
@@ -55,7 +63,7 @@ class LocalFleet:
             root=settings.node.root,
             subjects=subjects,
             traffic=traffic,
-            patient=True,
+            patient=patient,
             name=settings.node.name,
         )
         # The reader works while the command still imports what it shows the result with.
@@ -65,10 +73,26 @@ class LocalFleet:
         """Take one snapshot now."""
         return self._sampler.sample(interval_seconds)
 
-    def view(self, interval_seconds: float | None = None) -> FleetView:
-        """Take one snapshot and return the fleet with its verdicts."""
-        self._fleet.apply(self.snapshot(interval_seconds), time.time())
-        return self._fleet.view(time.time())
+    def view(
+        self,
+        interval_seconds: float | None = None,
+        show_partial: "ShowPartial | None" = None,
+    ) -> FleetView:
+        """Take one snapshot and return the fleet with its verdicts.
+
+        Where a driver is slow and this fleet is not `patient`, `show_partial` gets what is known
+        so far, with the drivers that are awaited, again and again until they have answered.
+        """
+        while True:
+            snapshot = self.snapshot(interval_seconds)
+            # By its own time: taking it may last as long as a driver needs.
+            self._fleet.apply(snapshot, snapshot.taken_at)
+            view = self._fleet.view(time.time())
+            slow = [run for run in snapshot.runs if run.fault == "slow"]
+            if show_partial is None or not slow:
+                return view
+            show_partial(view, [f"{run.name} ({run.seconds:.0f} s)" for run in slow])
+            time.sleep(_PARTIAL_SECONDS)
 
     def detach(self) -> None:
         """Release the reader that this process has inherited by a fork."""

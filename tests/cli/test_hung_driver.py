@@ -1,5 +1,6 @@
 """Driver calls that never return: commands finish in time and report the fault."""
 
+import contextlib
 import os
 import re
 import signal
@@ -97,7 +98,38 @@ def test_a_slow_initialisation_is_awaited_and_the_terminal_says_so(
     os.close(ours)
     assert msgspec.json.decode(done.stdout)["summary"]["free"] == 1
     assert re.search(r"waiting for [1-9]\d* s: the NVIDIA driver", shown)
-    assert run_fleet_smi(env=env).stderr == ""  # where it is no terminal
+    # Where it is no terminal, once.
+    notice = run_fleet_smi("--json", env=env).stderr
+    assert re.fullmatch(r"fleet-smi: waiting: the NVIDIA driver [^\n]*\n", notice)
+
+
+@pytest.mark.parametrize("flags", [(), ("-i", "1")])
+def test_a_terminal_shows_the_rest_of_the_machine_while_the_driver_is_slow(
+    simulated: Simulated, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    write_nvidia_kernel_files(tmp_path / "root", "0000:10:00.0", "0000:11:00.0")
+    env = simulated(HUNG["nvmlInit"]) | {
+        "FLEET_SMI_NODE_ROOT": str(tmp_path / "root"),
+        "FLEET_SMI_NODE_DRIVER_INIT_TIMEOUT": "10min",
+        "TERM": "xterm",
+    }
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)
+    shown = b""
+
+    def has_both_gpus() -> bool:
+        nonlocal shown
+        with contextlib.suppress(BlockingIOError):
+            shown += os.read(ours, 1 << 16)
+        return shown.count(b"driver slow") >= 2
+
+    command = [sys.executable, "-m", "fleet_smi", *flags]
+    with subprocess.Popen(command, env=env, stdout=theirs, stderr=theirs) as running:
+        wait_until(has_both_gpus)
+        running.terminate()
+    os.close(theirs)
+    os.close(ours)
+    assert flags or b"waiting for nvidia (" in shown
 
 
 def test_doctor_names_persistence_mode_where_the_driver_is_slow_or_hangs(

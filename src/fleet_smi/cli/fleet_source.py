@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fleet_smi.client.hub import HubClient
     from fleet_smi.config import Settings
     from fleet_smi.fleet.delivery import Source
+    from fleet_smi.fleet.polled import ShowPartial
     from fleet_smi.hub.state_folder import RunningHub
     from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.model.fleet import FleetView
@@ -34,8 +35,15 @@ class FleetSource(Protocol):
     """Whether it is only this machine."""
     thresholds: "Thresholds"
 
-    def view(self, interval_seconds: float | None = None) -> "FleetView":
-        """Return the current view; `interval_seconds` is the refresh interval, if any."""
+    def view(
+        self,
+        interval_seconds: float | None = None,
+        show_partial: "ShowPartial | None" = None,
+    ) -> "FleetView":
+        """Return the current view; `interval_seconds` is the refresh interval, if any.
+
+        While something slow is awaited, `show_partial` gets what is known, and what is awaited.
+        """
 
 
 def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,18 +103,19 @@ def _runs_hub(folder: str) -> bool:
 
 
 def select_fleet(
-    args: argparse.Namespace, *, full: bool = False, own_hub: bool = False
+    args: argparse.Namespace, *, full: bool = False, own_hub: bool = False, patient: bool = True
 ) -> FleetSource:
     """Return the fleet that flags and settings select; raise `UsageError` where they conflict.
 
-    Without any, `own_hub` selects the hub that this user runs here, if one runs.
+    Without any, `own_hub` selects the hub that this user runs here, if one runs. `patient` is
+    whether this machine's view waits for a slow driver.
     """
     if getattr(args, "at", None) is not None:
         return _past_fleet(args)
     if _is_local(args, own_hub=own_hub):
         from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
 
-        return open_local_fleet(start_reader(), full=full)
+        return open_local_fleet(start_reader(), full=full, patient=patient)
     settings = _settings(args)
     if args.ssh or args.dir:
         from fleet_smi.fleet.polled import PolledFleet
@@ -210,8 +219,12 @@ class HubFleet:
         self._client = client
         self._at = at
 
-    def view(self, interval_seconds: float | None = None) -> "FleetView":
-        """Fetch the view from the hub."""
+    def view(
+        self,
+        interval_seconds: float | None = None,
+        show_partial: "ShowPartial | None" = None,
+    ) -> "FleetView":
+        """Fetch the view from the hub, which waits for nothing."""
         return self._client.fleet(self._at)
 
     def nodes(self) -> "NodesView":

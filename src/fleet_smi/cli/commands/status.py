@@ -66,10 +66,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-i {args.interval:g}: must be 0.1 to 86400 seconds")
     if args.interval is not None and args.at is not None:
         raise UsageError("-i and --at cannot be combined: the past does not change")
-    fleet = fleet_source.select_fleet(args, full=args.json, own_hub=True)
-    options = _view_options(args)
     is_interactive = not (args.json or args.csv)
     on_screen = is_interactive and output.is_screen()
+    # On a screen the rest of the machine is shown while a driver is slow.
+    fleet = fleet_source.select_fleet(args, full=args.json, own_hub=True, patient=not on_screen)
+    options = _view_options(args)
     if args.interval is None:
         _print_once(args, fleet, options, on_screen=on_screen)
         fleet_source.require_answer(fleet)
@@ -91,12 +92,10 @@ def _print_once(
     *,
     on_screen: bool,
 ) -> None:
-    """Print the fleet; on a terminal, the hosts that have answered while others are awaited."""
-    if not (on_screen and args.ssh):
+    """Print the fleet; on a terminal, also what has answered while the rest is awaited."""
+    if not on_screen:
         sys.stdout.write(_text(args, fleet.view(), options))
         return
-    from fleet_smi.fleet.polled import PolledFleet
-
     screen = output.PartialScreen()
 
     def show_partial(view: "FleetView", pending: "Sequence[str]") -> None:
@@ -104,8 +103,7 @@ def _print_once(
         line = f"waiting for {names}"[: output.output_columns()]
         screen.draw(_text(args, view, options), line)
 
-    if isinstance(fleet, PolledFleet):
-        screen.finish(_text(args, fleet.view(show_partial=show_partial), options))
+    screen.finish(_text(args, fleet.view(show_partial=show_partial), options))
 
 
 def _polling(fleet: fleet_source.FleetSource) -> "AbstractContextManager[None]":
