@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.cli import fleet_source
+from fleet_smi.fleet.delivery import Delivery
 from tests.builders import gpu
 from tests.cli.program import assert_error_line, run_fleet_smi, run_json
 from tests.server.routes.snapshots import snapshot_now
@@ -85,6 +86,42 @@ def test_nodes_of_the_same_name_are_selected_by_id(hub: ThreadedHub, local: dict
     assert "another-id" in done.stderr
     assert run_fleet_smi("nodes", "remove", "another-id", env=local).returncode == 0
     assert [node.node_id for node in hub.fleet().nodes] == ["id-of-gpu01"]
+
+
+def test_nodes_of_the_same_name_are_selected_by_the_name_that_the_list_shows(
+    hub: ThreadedHub, local: dict[str, str]
+) -> None:
+    hub.join_and_report(snapshot_now("gpu01", gpu(0, uuid="GPU-x"), node_id="another-id"))
+    listed = run_fleet_smi("nodes", env=local | {"COLUMNS": "60"}).stdout
+    assert "gpu01~another-" in listed
+    assert "    id another-id\n" in listed
+    assert run_fleet_smi("nodes", "remove", "gpu01~another-", env=local).returncode == 0
+    assert [node.node_id for node in hub.fleet().nodes] == ["id-of-gpu01"]
+
+
+def test_a_taken_name_is_refused(hub: ThreadedHub, local: dict[str, str]) -> None:
+    hub.join_and_report(snapshot_now("gpu02", gpu(0, uuid="GPU-x")))
+    done = run_fleet_smi("nodes", "rename", "gpu01", "gpu02", env=local)
+    assert_error_line(done, 2, "the node id-of-gpu02 is named gpu02: choose another name")
+    assert named(hub) == ["gpu01", "gpu02"]
+    assert run_fleet_smi("nodes", "rename", "gpu01", "gpu01", env=local).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "via, text",
+    [
+        ("ssh", "by ssh: remove gpu09 from hub.ssh, restart the hub and remove it again"),
+        ("files", "by files: delete the file of gpu09 from the folder in hub.files, and end"),
+        ("self", "by self: set hub.include_self to false, restart the hub"),
+    ],
+)
+def test_of_a_polled_node_it_says_how_to_keep_it_away(
+    hub: ThreadedHub, local: dict[str, str], via: str, text: str
+) -> None:
+    polled = snapshot_now("gpu09", gpu(0, uuid="GPU-x"))
+    hub.deliver(Delivery(source=via, target="gpu09", result=polled, id_origin="target"))
+    done = run_fleet_smi("nodes", "remove", "gpu09", env=local)
+    assert "it comes back with its next report " + text in done.stdout
 
 
 @pytest.mark.parametrize(

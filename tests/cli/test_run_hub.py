@@ -19,6 +19,7 @@ from urllib.request import urlopen
 import pytest
 
 from fleet_smi.cli import run_hub, systemd_units
+from fleet_smi.client.connection import HubConnection
 from fleet_smi.client.hub import HubClient
 from fleet_smi.hub.state_folder import ADMIN_TOKEN_FILE
 from fleet_smi.server.tls import ensure_self_signed
@@ -225,15 +226,17 @@ def test_up_runs_a_hub_with_this_machine_in_it(
     assert seconds < 5
 
 
-def test_up_for_others_prints_a_token_and_the_join_command(
+def test_up_for_others_prints_a_login_a_token_and_the_join_command(
     tmp_path: Path, simulated: Simulated, start: Start
 ) -> None:
     env = simulated(Scenario(gpus=[SimGpu()]))
     port, state = free_port(), str(tmp_path / "s")
     flags = ("up", "--listen", f"0.0.0.0:{port}", "--state", state, "--tls", "self-signed")
     text = read_until(start(*flags, env=env), "Ctrl-C")
-    token = re.search(r"shown only once: (\S+)", text)
+    token = re.search(r"for commands, shown only once: (\S+)", text)
+    login = re.search(r"on the page, shown only once: (\S+) / (\S+)", text)
     assert token is not None
+    assert login is not None
     assert "valid for 24 hours and 100 machines" in text
     join = re.search(r"echo (\S+) \| fleet-smi agent --to \S+ .*--fingerprint (sha256:\w+)", text)
     assert join is not None, text
@@ -241,6 +244,10 @@ def test_up_for_others_prints_a_token_and_the_join_command(
     client = HubClient(url, token=token[1], fingerprint=join[2])
     wait_until(lambda: client.fleet().summary.gpus == 1)
     client.close()
+    with closing(HubConnection(url, fingerprint=join[2])) as browser:
+        body = json.dumps({"name": login[1], "password": login[2]}).encode()
+        headers = {"Origin": url, "Content-Type": "application/json"}
+        assert browser.request("POST", "/api/v1/session", body, headers).status == 204
     line = ("--to", url, "--join", join[1], "--fingerprint", join[2])
     joined = run_fleet_smi("agent", *line, "--once", "--state", str(tmp_path / "agent"), env=env)
     assert joined.returncode == 0, joined.stderr

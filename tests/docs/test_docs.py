@@ -171,7 +171,9 @@ def shell_examples() -> list[str]:
         line for path in PAGES for block in code_blocks(path.read_text(encoding="utf-8"), "sh")
         for line in block.splitlines()
     )  # fmt: skip
-    calls = (re.search(r"(?:^|[\s(/])fleet-smi\b([^)|>;#\"]*)", line) for line in lines)
+    calls = (
+        re.search(r"(?:^|[\s(]|\.venv/bin/)fleet-smi\b(?!/)([^)|>;#\"]*)", line) for line in lines
+    )
     return sorted({f"fleet-smi{call[1]}".strip() for call in calls if call})
 
 

@@ -168,6 +168,10 @@ class FleetState:
             node.failures[via] = message
             self._mark_dirty(node.node_id)
 
+    def nodes_named(self, name: str) -> list[str]:
+        """Return the ids of the nodes that are shown under this name."""
+        return [node_id for node_id, node in self._nodes.items() if node.name == name]
+
     def label(
         self, node_id: str, name: str | None = None, labels: Mapping[str, str] | None = None
     ) -> bool:

@@ -26,6 +26,7 @@ from fleet_smi.fleet.node_state import NodeCheckpoint
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.transports import detach_remedy
 from fleet_smi.model.verdict.judge import silence_timeout
 from fleet_smi.model.verdict.thresholds import Thresholds
 
@@ -299,7 +300,7 @@ class NodeIdentities:
         elif self._has_credential(machine.node_id):
             raise Refused(
                 f"reports the id of {machine.evidence.name}, which has a credential and so is "
-                f"accepted by push only; remove {via.target} from hub.{via.source}, or add "
+                f"accepted by push only; {detach_remedy(via.source, via.target)}, or add "
                 f"{via.source} to hub.trusted_transports",
                 via.target,
             )

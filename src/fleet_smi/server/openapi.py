@@ -28,7 +28,7 @@ _DESCRIPTIONS = {
     401: "A credential is required",
     403: "This credential does not allow it",
     404: "Not found",
-    409: "It does not continue what the hub has: begin again",
+    409: "It conflicts with what the hub has",
     413: "The body is too large",
     415: "Unsupported media type",
     421: "This hub does not answer to that host name",

@@ -148,7 +148,7 @@ def test_without_zeromq_the_hub_says_what_to_install(tmp_path: Path) -> None:
     hidden.mkdir()
     (hidden / "zmq.py").write_text("raise ImportError('not here')\n")
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(hidden)}
-    message = "pip install 'fleet-smi[zmq]'"
+    message = f"{sys.executable} -m pip install 'fleet-smi[zmq]'"
     ports = env | {"FLEET_SMI_HUB_CLUSTER_SMI_NODES": "9080"}
     flags = ("--listen", "127.0.0.1:0", "--state", str(tmp_path / "state"))
     assert_error_line(run_fleet_smi("hub", *flags, env=ports), 2, message)

@@ -19,7 +19,7 @@ from tests.machines import wait_until
 from tests.sim.fixtures import Simulated
 
 TITLE = "cluster-smi"
-INSTALL = "pip install 'fleet-smi[zmq]'"
+INSTALL = "sudo /opt/fleet-smi/bin/pip install 'fleet-smi[zmq]'"
 HUB = "fleet-smi hub"
 AGENT = "fleet-smi agent --cluster-smi oldhub:9080"
 ALIAS = "alias cluster-smi='fleet-smi like cluster-smi'"

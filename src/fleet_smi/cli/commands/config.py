@@ -67,7 +67,10 @@ def _check() -> int:
         print(f"{problem.origin}: {problem.message}")
     if problems:
         return 2  # the exit code of every bad setting
-    print(f"ok: {', '.join(settings_files(os.environ)) or 'no settings file, only defaults'}")
+    files = ", ".join(settings_files(os.environ))
+    print(f"ok: {files or 'no settings file, only defaults'}")
+    if files:
+        print("a hub or agent that runs reads changes when it is restarted")
     return 0
 
 

@@ -76,7 +76,7 @@ def _change(args: argparse.Namespace) -> int:
     node = _find_node(hub.fleet(), args.node)
     if args.action == "remove":
         hub.remove(node.node_id)
-        print(f"removed {node.name} ({node.node_id}); to come back it must join again")
+        print(f"removed {node.name} ({node.node_id}); {_return(node)}")
     elif args.action == "rename":
         hub.label(node.node_id, name=args.name)
         print(f"renamed {node.name} to {args.name or 'its own name'}")
@@ -86,9 +86,26 @@ def _change(args: argparse.Namespace) -> int:
     return 0
 
 
+def _return(node: "NodeView") -> str:
+    """Return how a removed node comes back, or what keeps it away."""
+    from fleet_smi.model.transports import detach_remedy
+
+    if node.via in (None, "push"):
+        return "to come back it must join again"
+    remedy = detach_remedy(node.via or "", node.name)
+    restart = "" if node.via == "files" else ", restart the hub and remove it again"
+    return f"it comes back with its next report by {node.via}: {remedy}{restart}"
+
+
 def _find_node(view: "FleetView", name: str) -> "NodeView":
     """Return the node with that name or id; raise `UsageError` if there is not exactly one."""
-    matches = [node for node in view.nodes if name in (node.node_id, node.name)]
+    from fleet_smi.model.node_names import unique_node_names
+
+    # Also by the name with a suffix that the list shows where two have one name.
+    shown = unique_node_names(view.nodes)
+    matches = [
+        node for node in view.nodes if name in (node.node_id, node.name, shown[node.node_id])
+    ]
     if len(matches) > 1:
         ids = ", ".join(node.node_id for node in matches)
         raise UsageError(f"{len(matches)} nodes are named {name}: give an id instead: {ids}")

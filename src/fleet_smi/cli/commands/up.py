@@ -1,20 +1,25 @@
 """`fleet-smi up`: run a hub, this machine's reports and the web page in one process."""
 
 import argparse
+import secrets
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import run_hub
 
 if TYPE_CHECKING:
+    from fleet_smi.cli.join_address import JoinAddress
     from fleet_smi.config import Settings
     from fleet_smi.server.hub_server import HubServer
 
 HELP = "run a hub with this machine in it, and the web page, in one process"
 EXAMPLES = """\
   fleet-smi up                                     this machine, on http://127.0.0.1:7070
-  fleet-smi up --listen :7070 --tls self-signed    open to others: prints a viewer token and
+  fleet-smi up --listen :7070 --tls self-signed    open to others: prints a login, a token and
                                                    the command to run on other machines
 """
+
+
+_FIRST_USER = "viewer"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     args.include_self = True
     settings = run_hub.load_settings(args)
     run_hub.configure_logging()
-    _create_first_token(settings)
+    _create_first_access(settings)
     sources = build_sources(settings)
     with HubServer(settings.hub, sources, settings.thresholds) as server:
         _print_instructions(server, settings)
@@ -38,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _create_first_token(settings: "Settings") -> None:
-    """Create and print a viewer token if the hub listens for others and nobody has access yet."""
+def _create_first_access(settings: "Settings") -> None:
+    """Create and print a login and a token if the hub is for others and nobody has access yet."""
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -60,12 +65,16 @@ def _create_first_token(settings: "Settings") -> None:
         stack.callback(credentials.close)
         # Behind a trusted proxy, users are authenticated by the proxy and need no token.
         if not credentials.has_viewer_credentials and not settings.hub.trusted_proxies:
+            password = secrets.token_urlsafe(12)
+            credentials.users.add(_FIRST_USER, password)
             issued = credentials.tokens.add("viewer", "made by `fleet-smi up`")
-            print(f"viewer token, shown only once: {issued.secret}")
+            print(f"to log in on the page, shown only once: {_FIRST_USER} / {password}")
+            print(f"viewer token for commands, shown only once: {issued.secret}")
 
 
 def _print_instructions(server: "HubServer", settings: "Settings") -> None:
     """Print where the page is, how to add machines, and the settings for users."""
+    from fleet_smi.cli.join_address import join_address
     from fleet_smi.config.ip_addresses import is_loopback
     from fleet_smi.hub.tokens import JOIN_LIFETIME_SECONDS, JOIN_MAX_USES
     from fleet_smi.server.join_line import describe_limits, join_command
@@ -75,17 +84,18 @@ def _print_instructions(server: "HubServer", settings: "Settings") -> None:
         print("for this machine only; to let others connect: fleet-smi up --listen :7070")
     else:
         join = server.credentials.tokens.add("join", "made by `fleet-smi up`")
-        line = join_command(server.url, join.secret, server.fingerprint)
+        address = join_address(settings, None)
+        line = join_command(address.url, join.secret, address.fingerprint)
         limits = describe_limits(JOIN_LIFETIME_SECONDS, JOIN_MAX_USES)
         print(f"to add machines, run this line on each ({limits}):\n  {line}")
-        print(f"users put this in ~/.config/fleet-smi/fleet-smi.toml:\n{_client_settings(server)}")
+        print(f"users put this in ~/.config/fleet-smi/fleet-smi.toml:\n{_client_settings(address)}")
     if server.warning:
         print(f"warning: {server.warning}")
     print("press Ctrl-C to stop", flush=True)
 
 
-def _client_settings(server: "HubServer") -> str:
-    lines = ["[client]", f'hub = "{server.url}"', 'token = "…"']
-    if server.fingerprint is not None:
-        lines.append(f'fingerprint = "{server.fingerprint}"')
+def _client_settings(address: "JoinAddress") -> str:
+    lines = ["[client]", f'hub = "{address.url}"', 'token = "…"']
+    if address.fingerprint is not None:
+        lines.append(f'fingerprint = "{address.fingerprint}"')
     return "\n".join(f"  {line}" for line in lines)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket as sockets
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +35,8 @@ def import_zmq() -> Any:
         import zmq
     except ImportError:
         raise UsageError(
-            "cluster-smi needs ZeroMQ, which is not installed: pip install 'fleet-smi[zmq]'"
+            "cluster-smi needs ZeroMQ, which is not installed: "
+            f"{sys.executable} -m pip install 'fleet-smi[zmq]'"
         ) from None
     return zmq
 

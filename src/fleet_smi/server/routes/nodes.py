@@ -63,7 +63,12 @@ async def update_node(context: RequestContext) -> Response:
     change: NodeChange = context.body
     name = None if change.name is None else _sanitize(change.name)
     labels = {_sanitize(key): _sanitize(value) for key, value in (change.labels or {}).items()}
-    if not await context.hub.label(context.path_params["node_id"], name, labels):
+    node_id = context.path_params["node_id"]
+    taken_by = [each for each in context.hub.fleet.nodes_named(name or "") if each != node_id]
+    if taken_by:
+        message = f"the node {taken_by[0]} is named {name}: choose another name"
+        raise ApiError(HttpError(409, "name_taken", message))
+    if not await context.hub.label(node_id, name, labels):
         raise _unknown(context)
     return Response(status_code=204)
 
@@ -134,7 +139,7 @@ ENDPOINTS = (
         handler=update_node,
         body=NodeChange,
         status=204,
-        extra_statuses=(404,),
+        extra_statuses=(404, 409),
     ),
     Endpoint(
         method="DELETE",

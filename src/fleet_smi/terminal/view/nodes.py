@@ -37,8 +37,12 @@ def _table(view: NodesView, columns: int) -> list[_Line]:
     table = [_cells(node, names[node.node_id]) for node in view.nodes]
     widths = _widths(table, columns)
     lines: list[_Line] = [*summary_lines(fleet, columns), [], [(_join(_HEADS, widths), "head")]]
+    has_ids = bool(widths[_HEADS.index("ID")])
     for node, cells in zip(view.nodes, table, strict=True):
         lines.append([(_join(cells, widths), "unknown" if node.silent else None)])
+        # The id is how commands tell nodes of one name apart.
+        if names[node.node_id] != node.name and not has_ids:
+            lines += [[("    " + line, "dim")] for line in wrap(f"id {node.node_id}", columns - 4)]
         lines += _problem_lines(node, columns)
     return lines
 

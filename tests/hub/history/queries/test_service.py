@@ -114,6 +114,15 @@ def test_concurrent_queries_see_the_sums_of_the_current_hour(past: Past) -> None
     assert asyncio.run(both()) == [10.0, 10.0]
 
 
+def test_usage_says_to_the_minute_when_the_history_begins(past: Past) -> None:
+    begins = NOON - NOON % 3600 + 52 * 60  # sums are stored by the hour
+    past.tell(BUSY, begins)
+    past.tell(BUSY, begins + 10)
+    past.history.tick(begins + 10)
+    found = asyncio.run(past.answers.usages(begins - 86400, begins + 10, "user", daily=False))
+    assert (found.start, found.history_begins) == (begins - 52 * 60, begins)
+
+
 def test_usage_says_since_when_its_figures_are_old(
     past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:

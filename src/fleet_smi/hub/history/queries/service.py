@@ -144,6 +144,11 @@ class HistoryService:
         found = await self._run(
             self._queries.usages, start, end, by, daily=daily, not_before=not_before
         )
+        if found.history_begins is not None:
+            # Sums are stored by the hour, and the first one need not begin with its hour.
+            oldest = await self._read_oldest()
+            begins = max(found.history_begins, oldest if isfinite(oldest) else 0.0)
+            found = replace(found, history_begins=begins)
         is_affected = unwritten is not None and unwritten.start < found.end
         return replace(found, unwritten=unwritten) if is_affected else found
 

@@ -6,6 +6,7 @@ Commits to the file survive a crash of the hub immediately and a power loss afte
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -195,7 +196,7 @@ class HistoryStore:
         except ImportError:
             raise UsageError(
                 "a PostgreSQL history needs psycopg, which is not installed: "
-                "pip install 'fleet-smi[postgres]'"
+                f"{sys.executable} -m pip install 'fleet-smi[postgres]'"
             ) from None
 
     def _set_up(self, connection: DBAPIConnection, _: object) -> None:
