@@ -17,7 +17,7 @@ from fleet_smi.fleet.node_limit import too_many_nodes
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
-from fleet_smi.hub.refusals import RefusalLog
+from fleet_smi.hub.refusals import Refusal, RefusalLog
 from fleet_smi.hub.report_delay import ReportDelay
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.stream import Stream
@@ -179,19 +179,12 @@ class Hub:
             recorded=not self.fleet.is_ahead_of_history(node_id),
         )
 
-    def refuse(
-        self,
-        address: str,
-        reason: str,
-        remedy: str,
-        *,
-        node_id: str | None = None,
-        name: str | None = None,
-    ) -> None:
+    def refuse(self, refusal: Refusal) -> None:
         """Note that a machine was turned away: among the refused, and at its node if it has one."""
-        self.refusals.record(address, reason, remedy, node_id=node_id, name=name)
+        self.refusals.record(refusal)
+        node_id = refusal.node_id
         if node_id is not None and self.fleet.latest_snapshot(node_id) is not None:
-            message = f"refused from {address}: {reason}; {remedy}"
+            message = f"refused from {refusal.address}: {refusal.reason}; {refusal.remedy}"
             self.fleet.record_failure(Via("push", node_id), message, self.clock())
 
     async def remove(self, node_id: str) -> bool:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from fleet_smi.model.hub_problems import RefusedSender
 from fleet_smi.model.safe_text import sanitize_text
@@ -13,6 +14,16 @@ _MAX_SENDERS = 200
 _MAX_TEXT = 128
 
 
+class Refusal(NamedTuple):
+    """Whom the hub turned away, why, and what an admin can do about it."""
+
+    address: str
+    reason: str
+    remedy: str
+    node_id: str | None = None
+    name: str | None = None
+
+
 class RefusalLog:
     """The refused senders of the last quarter of an hour, one entry per sender and reason."""
 
@@ -20,24 +31,16 @@ class RefusalLog:
         self._clock = clock
         self._senders: dict[tuple[str, str | None, str], RefusedSender] = {}
 
-    def record(
-        self,
-        address: str,
-        reason: str,
-        remedy: str,
-        *,
-        node_id: str | None = None,
-        name: str | None = None,
-    ) -> None:
+    def record(self, refusal: Refusal) -> None:
         """Record one more refusal of a sender."""
-        key = (address, node_id, reason)
+        key = (refusal.address, refusal.node_id, refusal.reason)
         before = self._senders.pop(key, None)  # so that it moves to the end
         self._senders[key] = RefusedSender(
-            address=sanitize_text(address, _MAX_TEXT),
-            node_id=node_id,
-            name=None if name is None else sanitize_text(name, _MAX_TEXT) or None,
-            reason=reason,
-            remedy=remedy,
+            address=sanitize_text(refusal.address, _MAX_TEXT),
+            node_id=refusal.node_id,
+            name=sanitize_text(refusal.name or "", _MAX_TEXT) or None,
+            reason=refusal.reason,
+            remedy=refusal.remedy,
             attempts=1 if before is None else before.attempts + 1,
             last_at=self._clock(),
         )

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from fleet_smi.errors import DeliveryError, UnsupportedVersion
 from fleet_smi.fleet.machines import is_clone_id
 from fleet_smi.hub.credentials import Identity
+from fleet_smi.hub.refusals import Refusal
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.http_error import Headers, HttpError
@@ -183,7 +184,8 @@ class ReportHandler:
             return identity
         refusal = self._access.authorize(identity, "report")
         if refusal is not None:
-            self._hub.refuse(self._access.client_address(headers, peer), *_NO_NODE)
+            address = self._access.client_address(headers, peer)
+            self._hub.refuse(Refusal(address, *_NO_NODE))
             return refusal
         media_type, size = _media_type_and_size(headers)
         if isinstance(media_type, HttpError):
@@ -258,10 +260,12 @@ class ReportHandler:
         refusal = self._access.authorize(identity, "report", report.snapshots[-1].node_id)
         if refusal is not None:
             self._hub.refuse(
-                sender.address,
-                f"it reports for {snapshot.name} with the credential of {identity.name}",
-                "remove the credential from its agent.state, and let it join by itself",
-                name=snapshot.name,
+                Refusal(
+                    sender.address,
+                    f"it reports for {snapshot.name} with the credential of {identity.name}",
+                    "remove the credential from its agent.state, and let it join by itself",
+                    name=snapshot.name,
+                )
             )
             return refusal
         if report.hub not in (None, self._hub.receipt_id):
@@ -280,9 +284,10 @@ class ReportHandler:
         address, token = self._access.client_address(headers, peer), bearer_token(headers)
         revoked = None if token is None else self._credentials.revoked_node(token)
         if revoked is not None:
-            self._hub.refuse(address, *_REVOKED, node_id=revoked.node_id, name=revoked.note or None)
+            self._hub.refuse(Refusal(address, *_REVOKED, revoked.node_id, revoked.note))
         else:
-            self._hub.refuse(address, *(_NO_CREDENTIAL if token is None else _UNKNOWN_CREDENTIAL))
+            cause = _NO_CREDENTIAL if token is None else _UNKNOWN_CREDENTIAL
+            self._hub.refuse(Refusal(address, *cause))
 
     def _undecodable(self, error: DeliveryError, identity: Identity) -> HttpError:
         # Shown as a failure of the node only where the credential says which one it is.

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleet_smi.hub.refusals import Refusal
 from tests.builders import gpu
 from tests.cli.program import run_fleet_smi, run_json
 from tests.machines import small_disk, wait_until
@@ -67,7 +68,8 @@ def test_refused_senders_are_listed_with_cause_and_remedy(tmp_path: Path) -> Non
 
 def test_the_number_of_refused_senders_is_limited(hub: ThreadedHub) -> None:
     for number in range(1_000):
-        hub.server.hub.refuse(f"10.0.{number // 256}.{number % 256}", "forged", "ignore it")
+        address = f"10.0.{number // 256}.{number % 256}"
+        hub.server.hub.refuse(Refusal(address, "forged", "ignore it"))
     assert len(get_json(hub, "/api/v1/problems")["refused"]) == 200
 
 

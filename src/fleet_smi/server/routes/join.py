@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from fleet_smi.errors import AlreadyJoined, Refused
 from fleet_smi.fleet.machines import NEW_MACHINE_ID
+from fleet_smi.hub.refusals import Refusal
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
@@ -51,9 +52,8 @@ async def join(context: RequestContext) -> Response:
         message = _refusal_message(context, error, node_id)
         refusal = HttpError(403, "refused", message)
         reason, _, remedy = message.partition("; ")
-        context.hub.refuse(
-            address, f"cannot join: {reason}", remedy, name=sanitize_text(request.name, 128)
-        )
+        name = sanitize_text(request.name, 128)
+        context.hub.refuse(Refusal(address, f"cannot join: {reason}", remedy, name=name))
         raise ApiError(access.record_failure(headers, context.peer, refusal)) from None
     context.hub.refusals.forget(node_id)
     return json_response(Joined(token=issued.secret))
