@@ -1,5 +1,6 @@
 """`fleet-smi hub token|user|join-command`, on a real database."""
 
+import argparse
 import asyncio
 import io
 import os
@@ -244,6 +245,20 @@ def test_behind_a_proxy_the_join_command_has_the_public_url(
     monkeypatch.setenv("FLEET_SMI_HUB_PUBLIC_URL", "https://gpu.example.org/gpus/")
     arguments = shlex.split(run("join-command"))
     assert arguments[6:] == ["https://gpu.example.org:443/gpus", "--join-file", "-"]
+
+
+def test_access_to_a_hub_that_has_never_run_is_pointed_out(
+    state: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def notices() -> str:
+        args = argparse.Namespace(action="token", state=str(state), handler=hub_access._add_token)
+        args.role, args.note, args.expires, args.uses = "viewer", "", None, None
+        hub_access.run(args)
+        return capsys.readouterr().err
+
+    assert f"no hub has run in {state} yet" in notices()
+    (state / "lock").touch()
+    assert "no hub has run" not in notices()
 
 
 def test_state_may_come_before_the_subcommand(

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from fleet_smi.cli.commands import service
 from fleet_smi.cli.commands.service import (
     install_steps,
     require_reachable,
@@ -49,6 +50,24 @@ def install(root: Path, *arguments: str) -> list[str]:
     args = build_parser("service").parse_args(["install", *arguments])
     run_steps(list(install_steps(args, user_scope() if args.user else SYSTEM)), execute, root)
     return ran
+
+
+def next_steps(tmp_path: Path, settings: str) -> str:
+    file = tmp_path / "fleet-smi.toml"
+    file.write_text(f"[hub]\n{settings}\n")
+    args = build_parser("service").parse_args(["install", "hub", "--config", str(file)])
+    args.join = None
+    return "\n".join(service._next_steps(args, SYSTEM))
+
+
+def test_a_hub_behind_a_proxy_is_not_called_closed_to_others(tmp_path: Path) -> None:
+    proxied = 'trusted_proxies = ["127.0.0.1"]\n'
+    assert "it listens for this machine only" in next_steps(tmp_path, "")
+    own_users = next_steps(tmp_path, proxied)
+    assert "this machine only" not in own_users
+    assert "sudo fleet-smi hub user add NAME" in own_users
+    login_at_proxy = next_steps(tmp_path, proxied + 'user_header = "X-Remote-User"')
+    assert login_at_proxy.split()[:4] == ["sudo", "fleet-smi", "hub", "join-command"]
 
 
 def test_installing_writes_the_unit_and_starts_it(tmp_path: Path) -> None:

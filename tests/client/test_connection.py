@@ -5,16 +5,17 @@ import socket
 
 import pytest
 
+from fleet_smi.client import connection
 from fleet_smi.client.connection import HubConnection, parse_hub_url
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable, UsageError
 from tests.client.scripted_server import ScriptedServer, http_response
 
 
 def error_of(url: str, **options: object) -> DeliveryError:
-    connection = HubConnection(url, **options)  # type: ignore[arg-type]
+    failing = HubConnection(url, **options)  # type: ignore[arg-type]
     with pytest.raises(DeliveryError) as caught:
-        connection.request("GET", "/")
-    assert str(caught.value).startswith(f"hub {connection.url}")
+        failing.request("GET", "/")
+    assert str(caught.value).startswith(f"hub {failing.url}")
     assert "\n" not in str(caught.value)
     return caught.value
 
@@ -29,6 +30,12 @@ def test_a_refused_connection_has_a_remedy() -> None:
     error = error_of(f"http://127.0.0.1:{free_port()}")
     assert isinstance(error, Unreachable)
     assert "connection refused; is `fleet-smi hub` running?" in str(error)
+
+
+def test_a_port_that_the_url_does_not_name_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "DEFAULT_PORT", port := free_port())
+    error = error_of("http://127.0.0.1/gpus")
+    assert f"hub http://127.0.0.1/gpus, port {port}: connection refused" in str(error)
 
 
 @pytest.mark.parametrize("host", ["no-such-machine.invalid", f"{'a' * 70}.com", "a..b"])

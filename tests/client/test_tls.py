@@ -102,6 +102,19 @@ def test_without_a_pin_the_certificate_must_be_trusted(secure: tuple[Server, str
     assert hub.requests == []
 
 
+def test_a_certificate_for_another_name_says_to_use_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ensure_self_signed(tmp_path, ["gpu.example.org"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.path)
+    hub = Server(context)
+    monkeypatch.setenv("SSL_CERT_FILE", str(own.path))
+    with pytest.raises(Refused, match="its certificate is not for the name localhost"):
+        HubConnection(hub.url.replace("127.0.0.1", "localhost")).request("GET", "/")
+    hub.close()
+
+
 def test_https_to_an_http_server_is_an_error(plain: Server) -> None:
     url = plain.url.replace("http://", "https://")
     with pytest.raises(Undecodable, match="is it http instead of https"):

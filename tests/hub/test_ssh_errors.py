@@ -29,7 +29,7 @@ Host key verification failed.
         (
             UNKNOWN,
             Refused,
-            "gpu02 is not in known_hosts: `fleet-smi ssh trust HOST` adds it",
+            "gpu02 is not in known_hosts: `fleet-smi ssh trust HOST` adds it; for the hub's serv",
         ),
         ("Host key verification failed.\n", Refused, "could not be verified"),
         ("a@gpu: Permission denied (publickey,password).\n", Refused, "(publickey,password)"),

@@ -1,5 +1,7 @@
 """A certificate that is renewed while the hub runs."""
 
+import os
+import pwd
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -96,6 +98,18 @@ def test_after_a_signal_it_is_read_at_once(tmp_path: Path, files: TlsFiles) -> N
         renew(files, tmp_path / "second")
         hub.server.reload()
         assert shown(hub) == expected(tmp_path / "second")
+
+
+def test_a_certificate_that_may_not_be_read_says_who_has_to(
+    files: TlsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: TlsFiles) -> ssl.SSLContext:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(certificate_reload, "_load", refuse)
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    with pytest.raises(UsageError, match=rf"let the user {name} read .*cert\.pem and .*key\.pem"):
+        LiveCertificate(files)
 
 
 def test_a_certificate_without_its_key_is_an_error_at_start(

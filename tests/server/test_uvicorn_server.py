@@ -55,7 +55,9 @@ def test_a_port_in_use_is_an_error() -> None:
             bind_sockets("127.0.0.1", port)
 
 
-def test_an_endless_response_does_not_block_the_shutdown() -> None:
+def test_an_endless_response_neither_blocks_the_shutdown_nor_is_an_error_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def endless(scope: Message, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"more", "more_body": True})
@@ -75,6 +77,7 @@ def test_an_endless_response_does_not_block_the_shutdown() -> None:
         return loop.time() - began
 
     assert asyncio.run(scenario()) < 5
+    assert caplog.messages == []
 
 
 def test_nothing_listens_after_the_shutdown() -> None:

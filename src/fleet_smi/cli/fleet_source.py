@@ -178,7 +178,10 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
     own = read_running_hub(folder)
     url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
     if url is None:
-        raise UsageError("no hub given: use --hub URL, or set client.hub in fleet-smi.toml")
+        from fleet_smi.cli.hub_state import has_system_hub
+
+        hint = "; the hub of this machine is root's: use sudo" if has_system_hub() else ""
+        raise UsageError(f"no hub given: use --hub URL, or set client.hub in fleet-smi.toml{hint}")
     if own is not None and _is_own(url, own, settings.hub.hosts) and not _names_token():
         # Whatever token is set for this hub: who can read its state folder is its admin. By the
         # address of this machine, so that the token reaches no other.

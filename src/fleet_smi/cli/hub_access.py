@@ -47,7 +47,7 @@ def add_parsers(actions: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand, as the user whom the state folder belongs to."""
-    from fleet_smi.cli.hub_state import require_own_hub
+    from fleet_smi.cli.hub_state import has_run_hub, require_own_hub
     from fleet_smi.config import load
 
     # Once, and before: another user may not be able to read the files of this one.
@@ -59,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     # Access may be granted before the hub's first start; the others need an existing state.
     if args.handler not in (_add_token, _add_user, _join_command):
         _require_state(args)
+    elif not has_run_hub(folder):
+        _notice(f"no hub has run in {folder} yet: this counts for one that will")
     args.handler(args)
     return 0
 

@@ -24,20 +24,27 @@ def require_own_hub(folder: Path, action: str, *, is_named: bool) -> None:
     owner = _owner(folder)
     if owner not in (None, os.geteuid(), 0):
         raise Unmet(f"{folder} belongs to {user_name(owner or 0)}: {sudo}")
-    # Only a hub that has run there makes the lock: the commands alone do not.
-    has_own_hub = is_named or str(folder) != _default_folder() or (folder / LOCK_FILE).exists()
-    if not has_own_hub and _has_system_hub():
+    has_own_hub = is_named or str(folder) != _default_folder() or has_run_hub(folder)
+    if not has_own_hub and has_system_hub():
         raise Unmet(
             f"the hub of this machine keeps its state in {_SYSTEM_STATE}: {sudo}, "
             "or name the folder of a hub of your own with --state"
         )
 
 
+def has_run_hub(folder: Path) -> bool:
+    """Whether a hub has ever run in this folder: only a hub makes the lock."""
+    try:
+        return (folder / LOCK_FILE).exists()
+    except PermissionError:  # then the folder is not this user's, which is said elsewhere
+        return True
+
+
 def _default_folder() -> str:
     return f"{state_folder(os.environ)}/hub"
 
 
-def _has_system_hub() -> bool:
+def has_system_hub() -> bool:
     """Whether root has installed or run a hub on this machine."""
     return Path(SYSTEM.unit_path(unit_name("hub"))).exists() or Path(_SYSTEM_STATE).exists()
 

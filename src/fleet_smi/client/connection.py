@@ -98,7 +98,9 @@ class HubConnection:
         return Http1Connection(sock, f"{name}:{self._port}", self._timeout_seconds)
 
     def _translate(self, error: Exception) -> Unreachable | Refused | Undecodable:
-        where = f"hub {self.url}"
+        # A port that the URL does not name is the hub's, and not that of a proxy.
+        is_named = f":{self._port}" in self.url
+        where = f"hub {self.url}" if is_named else f"hub {self.url}, port {self._port}"
         if isinstance(error, socket.gaierror):
             return Unreachable(f"{where}: the host name cannot be resolved")
         if isinstance(error, TimeoutError):
@@ -118,6 +120,11 @@ class HubConnection:
 
     def _translate_tls(self, where: str, error: Exception) -> Refused | Undecodable:
         if type(error).__name__ == "SSLCertVerificationError":
+            if "mismatch" in str(error):
+                return Refused(
+                    f"{where}: its certificate is not for the name {self.host}: use the name that "
+                    "is in it, or pin it with its fingerprint"
+                )
             return Refused(
                 f"{where}: its certificate is not trusted: pin it with the fingerprint of its join "
                 "line (an agent's --fingerprint, or client.fingerprint in fleet-smi.toml)"

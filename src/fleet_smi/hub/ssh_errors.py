@@ -72,5 +72,8 @@ def _host_key_error(stderr: str) -> DeliveryError | None:
         )
     if unknown := _UNKNOWN.search(stderr):
         host = sanitize_text(unknown[1], 255)
-        return Refused(f"{host} is not in known_hosts: `fleet-smi ssh trust HOST` adds it")
+        return Refused(
+            f"{host} is not in known_hosts: `fleet-smi ssh trust HOST` adds it; "
+            "for the hub's service, `sudo fleet-smi ssh trust --system HOST`"
+        )
     return None

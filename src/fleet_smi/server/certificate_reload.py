@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fleet_smi.errors import UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.hub.sources.polling import ticks
+from fleet_smi.paths import user_name
 
 logger = logging.getLogger(__name__)
 _CHECK_SECONDS = 10.0
@@ -92,4 +93,7 @@ def _no_password() -> str:
 def _reason(error: Exception, files: TlsFiles) -> str:
     if isinstance(error, ssl.SSLError):
         return f"{files.certificate} and {files.key} are no certificate and its key ({error})"
+    if isinstance(error, PermissionError):
+        name = user_name(os.geteuid())
+        return f"let the user {name} read {files.certificate} and {files.key}"
     return f"{files.certificate}, {files.key}: {getattr(error, 'strerror', None) or error}"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -20,6 +21,15 @@ from fleet_smi.server.timeouts import IDLE_TIMEOUT_SECONDS
 # Streams of events never end by themselves, and must not delay the shutdown.
 _GRACE_SECONDS = 1
 _BACKLOG = 2048
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    # Idle agents and streams are still connected at every shutdown: that is no error.
+    is_cancelled = record.exc_info is not None and record.exc_info[0] is asyncio.CancelledError
+    return not is_cancelled and "timeout graceful shutdown exceeded" not in str(record.msg)
+
+
+logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
 
 
 class _Server(uvicorn.Server):

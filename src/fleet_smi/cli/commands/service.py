@@ -109,10 +109,12 @@ def _next_steps(args: argparse.Namespace, scope: ServiceScope) -> Iterator[str]:
         yield "it ends when you log out, unless you run once: loginctl enable-linger"
     if args.role == "agent":
         return
-    if is_loopback(_service_settings(args, scope).values["hub.listen"].value.host):
+    values = _service_settings(args, scope).values
+    is_proxied = bool(values["hub.trusted_proxies"].value)
+    if is_loopback(values["hub.listen"].value.host) and not is_proxied:
         file = args.config or f"{scope.env_folder}/fleet-smi.toml"
         yield f"it listens for this machine only: set hub.listen in {file} and restart it"
-    else:
+    elif values["hub.user_header"].value is None:  # else the proxy says who has access
         yield "next, give somebody access; until then the hub refuses everybody:"
         yield f"  {sudo}fleet-smi hub user add NAME             to log in on its page"
         yield f"  {sudo}fleet-smi hub token add --role viewer   for commands and programs"
