@@ -165,6 +165,12 @@ def test_a_silent_node_keeps_the_time_of_its_last_report() -> None:
         assert node.timestamp == NOON
 
 
+def test_a_node_has_its_own_time_where_its_clock_is_right() -> None:
+    reported = snapshot(gpu(), taken_at=NOON - 2)
+    (node,) = decode_cluster(encode_cluster(believed(reported, now=NOON + 10_000)))
+    assert node.timestamp == NOON - 2
+
+
 def test_a_node_that_never_reported_is_offline_to_clients() -> None:
     fleet = FleetState()
     fleet.add_target(Via("pull", "gpu09:7071"))

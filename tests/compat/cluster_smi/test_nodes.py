@@ -136,6 +136,15 @@ def test_a_node_that_its_router_keeps_listing_is_reported_as_silent() -> None:
     assert [gpu.verdict.state for gpu in view.gpus] == ["unknown"]
 
 
+@pytest.mark.parametrize("died_before, age", [(86_400, 86_412), (-300, 10)])
+def test_a_dead_node_is_as_old_as_its_stamp_says_unless_that_is_in_the_future(
+    died_before: int, age: float
+) -> None:
+    routed, dead = RouterNodes(), node_message("dead", NOON - died_before)
+    assert [ask(routed, at, dead) for at in (0, 6)] == [[], []]
+    assert ask(routed, 12, dead) == [("dead", age)]
+
+
 def test_a_node_that_comes_back_is_delivered_again() -> None:
     routed = RouterNodes()
     for at in range(0, 30, 3):

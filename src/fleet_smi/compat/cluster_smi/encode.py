@@ -19,6 +19,7 @@ _MAX_INT64 = 2**63 - 1  # clients decode into an int64 of Go
 _TICKS_PER_SECOND = 100
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _ID_PREFIX_LENGTH = 8
+_MAX_SKEW_SECONDS = 60.0  # of a clock that is right: beyond it, fleet-smi warns of the clock
 
 
 class _Memory(Struct, rename="pascal", gc=False):
@@ -82,8 +83,8 @@ def encode_node(snapshot: Snapshot) -> bytes:
 def encode_cluster(view: FleetView) -> bytes:
     """Encode a fleet as a router sends it to a client.
 
-    Times are by the hub's clock: a client compares them with its own clock and shows a node that
-    has long been silent as "Offline". A node that never reported gets the oldest time.
+    A client compares each time with its own clock and shows a node that has long been silent as
+    "Offline". A node that never reported gets the oldest time.
     """
     names = _names(view.nodes)
     nodes = [_node(node, name, view.taken_at) for node, name in zip(view.nodes, names, strict=True)]
@@ -95,12 +96,24 @@ def encode_request(identity: str) -> bytes:
     return _encoder.encode(_Request(identity=identity))
 
 
+def last_seen_at(node: NodeView, now: float) -> float | None:
+    """Return when a node last reported: its own time as in cluster-smi, if its clock is right.
+
+    By a wrong clock it would be offline while it reports, or never.
+    """
+    if node.age_seconds is None or node.taken_at is None:
+        return None
+    received_at = now - node.age_seconds
+    is_right = abs(node.taken_at - received_at) <= _MAX_SKEW_SECONDS
+    return node.taken_at if is_right else received_at
+
+
 def _node(node: NodeView, name: str, now: float) -> _Node:
-    received = _NEVER if node.age_seconds is None else _time(now - node.age_seconds)
+    seen_at = last_seen_at(node, now)
     return _Node(
         name=name,
         devices=_devices(node.gpus, node.taken_at),
-        time=received,
+        time=_NEVER if seen_at is None else _time(seen_at),
         boot_time=int(node.host.booted_at or 0),
     )
 

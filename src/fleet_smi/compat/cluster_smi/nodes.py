@@ -64,7 +64,7 @@ class RouterNodes:
     """Nodes of one router, which repeats the last message of a dead node forever.
 
     Only a changed stamp is new data. A node whose stamp has not changed since the first response
-    may be dead: it is reported once after the grace period, with the age that is certain.
+    may be dead: it is reported once after the grace period, as old as its stamp says.
     """
 
     def __init__(self, grace_seconds: float = _GRACE_SECONDS) -> None:
@@ -94,7 +94,9 @@ class RouterNodes:
                 interval, age = _interval(waited), 0.0
                 machine.received_at = now
             elif not known.is_reported and waited >= self._grace_seconds:
-                interval, age = _INTERVALS[0], _GRACE_SECONDS
+                # When it stopped is known by its own clock alone, which an older client shows.
+                age = max(_GRACE_SECONDS, now - message.timestamp)
+                interval = _INTERVALS[0]
             else:
                 continue
             known.is_reported = True

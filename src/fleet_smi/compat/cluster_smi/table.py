@@ -13,6 +13,7 @@ from fleet_smi.compat.cluster_smi.box_table import (
     render_box,
     render_html,
 )
+from fleet_smi.compat.cluster_smi.encode import last_seen_at
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.merge import all_processes
 from fleet_smi.model.snapshot import Process
@@ -89,7 +90,8 @@ def _node_rows(
     node: NodeView, now: float, options: TableOptions, local: ToLocalTime
 ) -> Iterator[BoxRow]:
     """Yield the rows of a node; its name and time are in the first row only."""
-    seen = "" if node.age_seconds is None else _format_time(now - node.age_seconds, local)
+    seen_at = last_seen_at(node, now)
+    seen = "" if seen_at is None else _format_time(seen_at, local)
     name = node.name
     for cells in _rows(node, options):
         times = [BoxCell(seen)] if options.last_seen else []
