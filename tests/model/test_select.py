@@ -244,7 +244,7 @@ def test_the_limits_of_the_load_policy_are_settings() -> None:
     assert not find_offer(working, request, Thresholds(load_policy_percent=8.0)).offered
 
 
-def test_a_gpu_of_a_tool_that_never_reports_memory_is_available_where_it_is_free() -> None:
+def test_a_gpu_of_a_tool_that_never_reports_memory_is_free_but_not_by_its_memory() -> None:
     omitted = {"memory_used_bytes": "not reported by nvgpu"}
     unseen: dict[str, Any] = {
         "memory_used_bytes": None,
@@ -252,8 +252,9 @@ def test_a_gpu_of_a_tool_that_never_reports_memory_is_available_where_it_is_free
         "unread": omitted,
     }
     view = fleet(node("gpu01", card(0, "free", **unseen), card(1, "busy", **unseen)))
-    assert labels(view, policy="memory") == labels(view, policy="free") == ["gpu01:0"]
-    assert labels(view, policy="memory", min_free_bytes=GIB) == []
+    assert labels(view, policy="free") == ["gpu01:0"]
+    assert labels(view, policy="free", min_free_bytes=GIB) == []
+    assert labels(view, policy="memory") == []
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, JudgedInstance, State
 from fleet_smi.model.verdict.readings import (
     memory_level,
-    memory_omitted_by,
     total_memory,
     used_memory,
     valid_percent,
@@ -45,8 +44,7 @@ def _no_process(judged: JudgedDevice, _percent: float, _thresholds: Thresholds) 
 def _memory(judged: JudgedDevice, max_used_percent: float, _thresholds: Thresholds) -> bool:
     used, total = used_memory(judged), total_memory(judged)
     if used is None or total is None:
-        # Of an older tool that never reports memory, the verdict is all there is.
-        return memory_omitted_by(judged) is not None and judged.verdict.state == "free"
+        return False
     return used * 100 <= max_used_percent * total
 
 

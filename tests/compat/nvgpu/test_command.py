@@ -5,12 +5,16 @@ import pwd
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from fleet_smi.compat.nvgpu.source import NvgpuSource
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.builders import gpu, process
 from tests.cli.program import assert_error_line, run_fleet_smi
-from tests.machines import UserProcesses
+from tests.compat.nvgpu.statuses import IDLE
+from tests.delivery.fixed_response_server import FixedResponseServer
+from tests.machines import UserProcesses, wait_until
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub
 from tests.sim.fixtures import Simulated
@@ -115,14 +119,53 @@ def test_the_list_has_the_columns_of_nvgpu(simulated: Simulated, people: UserPro
 def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
     with ThreadedHub(tmp_path / "hub") as running:
         busy = gpu(0, memory_used_bytes=60 * GIB, processes=(process(7, "alice"),))
-        running.join_and_report(snapshot_now("gpu10", busy, gpu(1)))
+        blind = gpu(2, memory_used_bytes=None, memory_total_bytes=None)
+        running.join_and_report(snapshot_now("gpu10", busy, gpu(1), blind, gpu(3)))
         running.join_and_report(snapshot_now("gpu2", gpu(0, uuid="GPU-2")))
         yield running
 
 
-def test_over_a_hub_each_machine_is_named(hub: ThreadedHub, tmp_path: Path) -> None:
+def test_over_a_hub_the_available_gpus_are_those_of_this_machine(
+    hub: ThreadedHub, tmp_path: Path
+) -> None:
+    env = {"HOME": str(tmp_path), "FLEET_SMI_NODE_NAME": "gpu10"}
+    assert nvgpu("available", "--hub", hub.url, env=env) == "1,3\n"
+    assert nvgpu("available", "-l", "1", "--hub", hub.url, env=env) == "1\n"
+
+
+def test_over_a_hub_that_does_not_know_this_machine_nothing_is_available(
+    hub: ThreadedHub, tmp_path: Path
+) -> None:
+    env = {"HOME": str(tmp_path), "FLEET_SMI_NODE_NAME": "laptop"}
+    done = run_fleet_smi("like", "nvgpu", "available", "--hub", hub.url, env=env)
+    assert_error_line(done, 1, "this machine (laptop) is not a node of that fleet")
+
+
+def test_over_a_hub_a_gpu_whose_memory_is_not_reported_is_not_available(tmp_path: Path) -> None:
+    agent = FixedResponseServer(0, msgspec.json.encode({"hostname": "gpu02", "gpus": [IDLE]}))
+    env = {"HOME": str(tmp_path), "FLEET_SMI_NODE_NAME": "gpu02"}
+    try:
+        source = NvgpuSource([f"127.0.0.1:{agent.port}"], interval_seconds=0.2)
+        with ThreadedHub(tmp_path / "hub", [source]) as running:
+            wait_until(lambda: any(node.gpus for node in running.fleet().nodes))
+            done = run_fleet_smi("like", "nvgpu", "available", "--hub", running.url, env=env)
+    finally:
+        agent.close()
+    assert_error_line(done, 1, "no GPU has at most 20 % of its memory in use")
+
+
+def test_a_single_machine_that_is_named_is_the_one(tmp_path: Path) -> None:
+    (tmp_path / "cml10").write_text(
+        "cml10  Sun Nov 15 19:30:14 2026  550.90.07\n"
+        "[0] NVIDIA GeForce RTX 3090 | 71'C,  97 % | 13578 / 24576 MB | alice(11264M)\n"
+        "[1] NVIDIA GeForce RTX 3090 | 30'C,   0 % |     3 / 24576 MB |\n"
+    )
     env = {"HOME": str(tmp_path)}
-    assert nvgpu("available", "--hub", hub.url, env=env) == "gpu2:0,gpu10:1\n"
+    assert nvgpu("available", "--dir", str(tmp_path / "cml*"), env=env) == "1\n"
+
+
+def test_over_a_hub_each_machine_is_named_in_the_list(hub: ThreadedHub, tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path)}
     shown = nvgpu("list", "--hub", hub.url, env=env)
     first, second = shown.split("\n\n")
     assert first.startswith("gpu2\n")

@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleet_source, output
-from fleet_smi.cli.devices import candidate_labels, cuda_devices, warn_about_device_order
+from fleet_smi.cli.devices import cuda_devices, warn_about_device_order
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
@@ -19,8 +19,10 @@ EXAMPLES = """\
   alias nvl='fleet-smi like nvgpu list'
 
 `available` looks at memory only (at most 20 % in use), so a GPU may have processes on it. GPUs that
-are broken or cannot be read are never printed. `fleet-smi free` looks at processes too, best first.
+are broken or whose memory is unknown are never printed. It prints the indices of one machine: this
+one, also with a hub. `fleet-smi free` looks at processes too, best first, in the whole fleet.
 """
+_FLEET_HINT = "`fleet-smi free --policy memory` for GPUs of the whole fleet"
 _REPEAT_HINT = "`watch fleet-smi like nvgpu list` or `fleet-smi -i 3`"
 
 
@@ -55,27 +57,47 @@ def run(args: argparse.Namespace) -> int:
 def _available(args: argparse.Namespace) -> str:
     fleet = fleet_source.select_fleet(args)
     from fleet_smi.model.candidates import GpuRequest
-    from fleet_smi.model.safe_text import natural_sort_key
     from fleet_smi.model.select import find_offer
 
-    # Count 0 is "all": the limit is applied below, in the order of names.
+    # Count 0 is "all": the limit is applied below, in the order of indices.
     request = GpuRequest(count=0, policy="memory", max_used_percent=args.max_used)
     view = fleet.view()
     fleet_source.require_driver(view, "nvgpu", is_local=fleet.is_local)
+    if not fleet.is_local:
+        fleet_source.require_answer(fleet)
+        view = _one_machine(view, is_named=bool(args.ssh or args.dir))
     offered = find_offer(view, request, fleet.thresholds).offered
     if not offered:
-        failures = [text for node in view.nodes for text in node.failures] if fleet.is_local else ()
+        (node,) = view.nodes
+        silence = [f"{node.name} is silent"] if node.silent else []
         message = f"no GPU has at most {args.max_used:g} % of its memory in use"
-        raise Unmet("; ".join([message, *failures]))
-    by_name = sorted(
-        offered, key=lambda gpu: (natural_sort_key(gpu.node), gpu.node_id, gpu.index, gpu.part or 0)
-    )
+        raise Unmet("; ".join([message, *silence, *node.failures]))
     # Cut after sorting, as nvgpu does: -l 1 is the first index, not the best GPU.
-    chosen = by_name[: args.limit]
-    if not fleet.is_local:
-        return ",".join(candidate_labels(chosen))
+    chosen = sorted(offered, key=lambda gpu: (gpu.index, gpu.part or 0))[: args.limit]
     warn_about_device_order(view, alternative="`fleet-smi free --uuid`")
     return ",".join(cuda_devices(chosen))
+
+
+def _one_machine(view: "FleetView", *, is_named: bool) -> "FleetView":
+    """Return one node of a fleet: the only one that was named, else this machine.
+
+    Indices are for CUDA_VISIBLE_DEVICES, where those of another machine select the wrong GPUs.
+    Raise `Unmet` if there is no such node.
+    """
+    from msgspec.structs import replace
+
+    from fleet_smi.cli.this_machine import find_node, read_identity
+
+    if is_named and len(view.nodes) == 1:
+        return view
+    identity = read_identity()
+    node = find_node(view, identity)
+    if node is None:
+        raise Unmet(
+            f"nvgpu: this machine ({identity.name}) is not a node of that fleet, and indices are "
+            f"those of one machine: use --here, or {_FLEET_HINT}"
+        )
+    return replace(view, nodes=(node,))
 
 
 def _list(args: argparse.Namespace) -> str:
