@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fleet_smi.client.connection import Response
 from fleet_smi.compat.node_info.source import NodeInfoSource
@@ -15,7 +16,7 @@ from fleet_smi.compat.nvgpu.codec import decode_gpu_status
 from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.hub.sources.self import SelfSource
-from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot import CollectorRun, Snapshot
 from tests.builders import NOON, gpu, process
 from tests.compat.masters import read_cluster_status, read_main_status
 from tests.delivery.fixed_response_server import FixedResponseServer
@@ -117,6 +118,15 @@ def test_a_hub_that_is_a_node_answers_as_an_agent_does(tmp_path: Path) -> None:
         wait_until(lambda: running.request("GET", "/gpu_status").status != 503)
         node = decode_gpu_status(running.request("GET", "/gpu_status").body, NOON)
     assert (node.name, len(node.gpus)) == ("here", 1)
+
+
+def test_a_hub_whose_own_driver_fails_answers_with_the_reason(tmp_path: Path) -> None:
+    failed = CollectorRun(name="nvidia", outcome="failed", seconds=0.1, detail="do not match")
+    own: Source = SelfSource(lambda _: replace(snapshot_now("here"), runs=(failed,)), 0.1)
+    with ThreadedHub(tmp_path, [own]) as running:
+        wait_until(lambda: error_code(running.request("GET", "/gpu_status")) == "driver_failed")
+        response = running.request("GET", "/gpu_status")
+    assert (response.status, b"do not match" in response.body) == (503, True)
 
 
 def test_the_main_node_is_replaced_with_the_password_or_as_a_viewer(hub: ThreadedHub) -> None:

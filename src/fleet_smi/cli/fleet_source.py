@@ -131,14 +131,22 @@ def _past_fleet(args: argparse.Namespace) -> FleetSource:
     return HubFleet(_settings(args).thresholds, hub_client(args), args.at)
 
 
-def require_driver(view: "FleetView", program: str, *, is_local: bool) -> None:
-    """Raise `Unmet` if the NVIDIA driver of the local machine cannot be read.
+def require_driver(view: "FleetView", message: str, *, is_local: bool) -> None:
+    """Raise `Unmet` with `message` and the reason if no GPU of the local machine can be read.
 
     The imitated tools exit with an error then; a fleet is shown although one node fails.
     """
-    for run in view.nodes[0].runs if is_local else ():
-        if run.name == "nvidia" and run.outcome != "ok" and not view.nodes[0].gpus:
-            raise Unmet(f"{program}: cannot query the NVIDIA driver: {run.detail}")
+    if not is_local:
+        return
+    from fleet_smi.model.driver_failure import driver_error
+
+    (node,) = view.nodes
+    error = driver_error(node)
+    absent = [run.detail for run in node.runs if run.name == "nvidia" and run.outcome == "absent"]
+    if error is None and absent and not node.gpus:
+        error = absent[0]
+    if error is not None:
+        raise Unmet(f"{message}: {error}")
 
 
 def require_answer(fleet: FleetSource) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from fleet_smi.errors import Undecodable
+from fleet_smi.errors import Undecodable, Unmet
+from fleet_smi.model.driver_failure import driver_error
+from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.merge import with_node_scoped_uuid
 from fleet_smi.model.range_check import check_fields, check_range, check_temperature
 from fleet_smi.model.safe_text import sanitize_text
@@ -154,6 +156,13 @@ def compute_processes(gpu: Gpu) -> list[Process] | None:
     if processes is None:
         return None
     return [process for process in processes if process.kind != "graphics"]
+
+
+def require_driver(machine: Snapshot | NodeView) -> None:
+    """Raise `Unmet` where no GPU is listed because the driver fails: both systems fail then."""
+    error = None if machine.gpus else driver_error(machine)
+    if error is not None:
+        raise Unmet(error)
 
 
 def round_or_none(value: float | None) -> int | None:

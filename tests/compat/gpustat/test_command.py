@@ -94,6 +94,7 @@ def steady(text: str) -> str:
         ("-F", "-e", "dec", "-P", "draw"),
         ("--show-power", "limit", "--show-codec", "enc", "--gpuname-width", "30"),
         ("--id", "0,3", "--no-header"),
+        ("--id", "3,0,3"),
         ("--no-processes", "--gpuname-width", "10"),
         ("--gpuname-width", "0", "-p"),
         ("-a", "--force-color"),
@@ -261,6 +262,37 @@ def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
     assert_error_line(done, 1, "--json and --interval/-i can't be used together")
 
 
+@pytest.mark.parametrize("indexes, missing", [("7", "7"), ("0,7", "7"), ("9,0,7", "9, 7")])
+def test_an_index_that_no_gpu_has_fails_as_in_gpustat(
+    machine: dict[str, str], indexes: str, missing: str
+) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        real("--id", indexes, env=machine)
+    assert (failed.value.returncode, failed.value.stdout) == (1, "")
+    for flags in ((), ("--json",)):
+        done = run_fleet_smi("like", "gpustat", "--id", indexes, *flags, env=machine)
+        message = (
+            f"Error on querying NVIDIA devices: no GPU {missing} (--id); there are: 0, 1, 2, 3"
+        )
+        assert_error_line(done, 1, message)
+
+
+def test_in_a_fleet_machines_without_the_requested_gpu_are_left_out(
+    machine: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "status-gpu"
+    drop(folder, machine, "cml10")
+    lines = (folder / "cml10").read_text().splitlines(keepends=True)
+    (folder / "cml11").write_text("".join(lines[:2]).replace("cml10", "cml11"))
+    where = ("--dir", str(folder))
+    assert [line[:5] for line in ours("--id", "3", *where, env=machine).splitlines()] == [
+        "cml10",
+        "[3] N",
+    ]
+    done = run_fleet_smi("like", "gpustat", "--id", "7", *where, env=machine)
+    assert_error_line(done, 1, "no GPU 7 (--id)")
+
+
 @pytest.mark.parametrize(
     "flags, message",
     [
@@ -287,7 +319,7 @@ def test_without_a_driver_it_fails_as_gpustat_does(
 ) -> None:
     env = simulated(Scenario(init="no-driver", gpus=[]))
     assert_error_line(
-        run_fleet_smi("like", "gpustat", "--here", *flags, env=env), 1, "NVIDIA driver"
+        run_fleet_smi("like", "gpustat", "--here", *flags, env=env), 1, "NVIDIA devices: "
     )
 
 

@@ -23,6 +23,7 @@ EXAMPLES = """\
   fleet-smi like cluster-smi -html -p        one HTML table
 """
 _REFRESH_SECONDS = 3.0
+_DRIVER_ERROR = "cluster-smi: Failed initializing NVML"
 # Go accepts t and f too. Here -pt would then mean -p=t, and the -t would be lost.
 _TRUE, _FALSE = ("1", "true", "TRUE", "True"), ("0", "false", "FALSE", "False")
 
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     def text(view: "FleetView") -> str:
         from fleet_smi.compat.cluster_smi import table
 
+        fleet_source.require_driver(view, _DRIVER_ERROR, is_local=fleet.is_local)
         render = table.render_page if args.html else table.render
         return render(view_options.apply(view), table_options)
 

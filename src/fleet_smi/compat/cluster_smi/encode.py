@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from fleet_smi.model.driver_failure import driver_failure
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.snapshot import Gpu, Process, Snapshot
 from fleet_smi.model.stream_payload_builder import unique_processes
@@ -74,7 +75,7 @@ def encode_node(snapshot: Snapshot) -> bytes:
         _Node(
             name=snapshot.name,
             devices=_devices(snapshot.gpus, snapshot.taken_at),
-            time=_time(snapshot.taken_at),
+            time=_shown_time(snapshot, snapshot.taken_at),
             boot_time=int(snapshot.host.booted_at or 0),
         )
     )
@@ -84,7 +85,7 @@ def encode_cluster(view: FleetView) -> bytes:
     """Encode a fleet as a router sends it to a client.
 
     A client compares each time with its own clock and shows a node that has long been silent as
-    "Offline". A node that never reported gets the oldest time.
+    "Offline". A node that never reported, or whose driver fails, gets the oldest time.
     """
     names = _names(view.nodes)
     nodes = [_node(node, name, view.taken_at) for node, name in zip(view.nodes, names, strict=True)]
@@ -109,13 +110,22 @@ def last_seen_at(node: NodeView, now: float) -> float | None:
 
 
 def _node(node: NodeView, name: str, now: float) -> _Node:
-    seen_at = last_seen_at(node, now)
     return _Node(
         name=name,
         devices=_devices(node.gpus, node.taken_at),
-        time=_NEVER if seen_at is None else _time(seen_at),
+        time=_shown_time(node, last_seen_at(node, now)),
         boot_time=int(node.host.booted_at or 0),
     )
+
+
+def _shown_time(machine: Snapshot | NodeView, seen_at: float | None) -> datetime:
+    """Return the time to send; the oldest one makes clients show a node as "Offline".
+
+    As with cluster-smi, whose node ends where the driver fails. Without devices it would have no
+    row at all.
+    """
+    has_failed = not machine.gpus and driver_failure(machine) is not None
+    return _NEVER if seen_at is None or has_failed else _time(seen_at)
 
 
 def _names(nodes: Sequence[NodeView]) -> list[str]:

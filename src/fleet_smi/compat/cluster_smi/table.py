@@ -14,6 +14,7 @@ from fleet_smi.compat.cluster_smi.box_table import (
     render_html,
 )
 from fleet_smi.compat.cluster_smi.encode import last_seen_at
+from fleet_smi.model.driver_failure import driver_failure
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView
 from fleet_smi.model.merge import all_processes
 from fleet_smi.model.snapshot import Process
@@ -118,7 +119,10 @@ def _placeholder(node: NodeView) -> str | None:
     """Return the text that a node has in place of GPUs; `None` if its GPUs are shown."""
     if node.silent:
         return "Offline"
-    return None if node.gpus else _NO_GPU
+    if node.gpus:
+        return None
+    failed = driver_failure(node)
+    return _NO_GPU if failed is None else f"driver {(failed.fault or 'error').replace('_', ' ')}"
 
 
 def _gpu_cells(gpu: JudgedGpu, options: TableOptions) -> list[BoxCell]:

@@ -19,6 +19,7 @@ EXAMPLES = """\
   fleet-smi like gpustat --dir '/nfs/status-gpu/cml*' --json
 """
 _GPUSTAT_VERSION = "1.1.1"  # the version whose flags and output are imitated
+_DRIVER_ERROR = "gpustat: Error on querying NVIDIA devices"
 _MIN_INTERVAL_SECONDS, _MAX_INTERVAL_SECONDS = 0.1, 86400
 
 
@@ -72,8 +73,10 @@ def run(args: argparse.Namespace) -> int:
 
     def text() -> str:
         view = fleet.view(seconds)
-        fleet_source.require_driver(view, "gpustat", is_local=fleet.is_local)
-        return _text(args, view, indexes, options)
+        fleet_source.require_driver(view, _DRIVER_ERROR, is_local=fleet.is_local)
+        if indexes is not None:
+            view = _select(view, indexes)
+        return _text(args, view, options)
 
     if seconds is None:
         sys.stdout.write(text())
@@ -91,11 +94,11 @@ def _seconds(interval: float) -> float:
     return max(_MIN_INTERVAL_SECONDS, interval)
 
 
-def _indexes(text: str) -> frozenset[int]:
+def _indexes(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
         raise UsageError(f"--id {text}: give indexes separated by commas, like 0,2")
-    return frozenset(int(part) for part in parts)
+    return tuple(int(part) for part in parts)
 
 
 def _options(args: argparse.Namespace) -> "GpustatOptions":
@@ -126,15 +129,9 @@ def _power(args: argparse.Namespace) -> Literal["draw", "limit"] | None:
     return "draw" if args.show_power else None
 
 
-def _text(
-    args: argparse.Namespace,
-    view: "FleetView",
-    indexes: frozenset[int] | None,
-    options: "GpustatOptions",
-) -> str:
+def _text(args: argparse.Namespace, view: "FleetView", options: "GpustatOptions") -> str:
     from fleet_smi.compat.gpustat.table import render, render_json
 
-    view = view if indexes is None else _select(view, indexes)
     if not args.json:
         return render(view, options)
     # gpustat's JSON has no field for an error, so this can only be said on stderr.
@@ -144,11 +141,22 @@ def _text(
     return render_json(view)
 
 
-def _select(view: "FleetView", indexes: frozenset[int]) -> "FleetView":
+def _select(view: "FleetView", indexes: tuple[int, ...]) -> "FleetView":
+    """Return the nodes with these GPUs alone, in the order requested; raise `Unmet` without any.
+
+    gpustat fails where a machine lacks one of them. In a fleet, machines differ: only an index
+    that none has is an error, and machines without any of the GPUs are left out.
+    """
     from msgspec.structs import replace
 
+    known = {gpu.index for node in view.nodes for gpu in node.gpus}
+    missing = [str(index) for index in indexes if index not in known]
+    if missing and not all(node.silent for node in view.nodes):
+        listed = ", ".join(map(str, sorted(known))) or "none"
+        raise Unmet(f"{_DRIVER_ERROR}: no GPU {', '.join(missing)} (--id); there are: {listed}")
     nodes = [
-        replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.index in indexes))
+        replace(node, gpus=tuple(gpu for at in indexes for gpu in node.gpus if gpu.index == at))
         for node in view.nodes
+        if node.silent or not node.gpus or any(gpu.index in indexes for gpu in node.gpus)
     ]
     return replace(view, nodes=tuple(nodes))

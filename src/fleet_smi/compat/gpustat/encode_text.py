@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from fleet_smi.compat.gpustat.builders import QUERY_ERROR_TEXT
 from fleet_smi.compat.gpustat.json_codec import JsonObject, gpu_to_json, is_lost
+from fleet_smi.model.driver_failure import driver_error
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Snapshot
@@ -70,16 +71,11 @@ def node_lines(node: NodeView | Snapshot, timestamp: str, options: GpustatOption
         yield _line(gpu, document, width, options, pen)
         if options.full_command and options.processes:
             yield from _full_lines(document["processes"] or [], pen)
-    if not documents:
-        yield _no_gpus(node, pen)
-
-
-def _no_gpus(node: NodeView | Snapshot, pen: _Pen) -> str:
-    """Return the line in place of GPUs: that there are none, or why they cannot be read."""
-    failed = [run.detail or run.name for run in node.runs if run.outcome == "failed"]
-    if not failed:
-        return pen("(No GPUs are available)", _YELLOW)
-    return f"{pen(QUERY_ERROR_TEXT, _RED)}: {sanitize_text('; '.join(failed), 300)}"
+    error = driver_error(node)
+    if error is not None:
+        yield f"{pen(QUERY_ERROR_TEXT, _RED)}: {sanitize_text(error, 300)}"
+    elif not documents:
+        yield pen("(No GPUs are available)", _YELLOW)
 
 
 def _header(node: NodeView | Snapshot, timestamp: str, width: int, pen: _Pen) -> str:

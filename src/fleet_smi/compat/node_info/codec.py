@@ -21,6 +21,7 @@ from fleet_smi.compat.json_status import (
     round_or_none,
     text_or_none,
 )
+from fleet_smi.model.driver_failure import driver_error
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.range_check import check_range
 from fleet_smi.model.redact import redact
@@ -86,12 +87,16 @@ def decode_status(body: bytes, taken_at: float) -> DecodedStatus:
 
 
 def encode_status(snapshot: Snapshot, zone: tzinfo | None = None) -> bytes:
-    """Encode the response of a node; `zone` is by default that of this machine."""
+    """Encode the response of a node; raise `Unmet` if its driver fails.
+
+    `zone` is by default that of this machine.
+    """
+    json_status.require_driver(snapshot)
     return msgspec.json.encode(_status(snapshot, snapshot.taken_at, zone))
 
 
 def encode_main_status(view: FleetView, zone: tzinfo | None = None) -> bytes:
-    """Encode the response of a main node; a silent node has `"status": false`."""
+    """Encode the response of a main node; a silent or failing node has `"status": false`."""
     nodes = [_main_entry(node, view.taken_at, zone) for node in view.nodes]
     return msgspec.json.encode(MainStatus(nodes=tuple(nodes)))
 
@@ -181,7 +186,8 @@ def _main_entry(node: NodeView, now: float, zone: tzinfo | None) -> NodeStatus:
     # Dated by the hub's clock, as the main node does: the nodes' clocks may be wrong.
     status = _status(node, now - node.age_seconds, zone)
     version = (node.gpus[0].name or "") if node.gpus else ""
-    return replace(status, status=not node.silent, version=version)
+    has_failed = not node.gpus and driver_error(node) is not None
+    return replace(status, status=not (node.silent or has_failed), version=version)
 
 
 def _status(machine: Snapshot | NodeView, at: float, zone: tzinfo | None) -> NodeStatus:

@@ -22,6 +22,7 @@ from fleet_smi.compat.json_status import (
 )
 from fleet_smi.compat.nvgpu.humanize import format_ago, shorten_command
 from fleet_smi.compat.nvgpu.start_times import StartTimes, with_start_time
+from fleet_smi.model.driver_failure import driver_error
 from fleet_smi.model.fleet import JudgedGpu, NodeView, State
 from fleet_smi.model.redact import redact
 from fleet_smi.model.snapshot import (
@@ -44,6 +45,7 @@ _MAX_LIST_LENGTH = 64 << 10  # characters of a comma-separated list, cut before 
 _PID = re.compile(r"[0-9]{1,10}")
 _NONE: StartTimes = {}
 _NOT_AVAILABLE = "Host not available"
+_BAD_RESPONSE = "Bad response (500: INTERNAL SERVER ERROR)"
 
 
 def _fault_text(kind: FaultKind) -> str:
@@ -85,7 +87,8 @@ def decode_gpu_status(body: bytes, taken_at: float, known_starts: StartTimes = _
 
 
 def encode_gpu_status(machine: NvgpuMachine) -> bytes:
-    """Encode the response of an nvgpu agent on that machine."""
+    """Encode the response of an nvgpu agent on that machine; raise `Unmet` if its driver fails."""
+    json_status.require_driver(machine)
     return msgspec.json.encode(machine_status(machine))
 
 
@@ -95,12 +98,14 @@ def encode_cluster_status(machines: Iterable[NvgpuMachine]) -> bytes:
 
 
 def machine_status(machine: NvgpuMachine) -> MachineStatus:
-    """Convert a machine to nvgpu's fields, or to an error if the node is silent.
+    """Convert a machine to nvgpu's fields, or to an error if it is silent or its driver fails.
 
     The error is the text of nvgpu's own master: scripts compare it.
     """
     if isinstance(machine, NodeView) and machine.silent:
         return MachineStatus(error=_NOT_AVAILABLE)
+    if not machine.gpus and driver_error(machine) is not None:
+        return MachineStatus(error=_BAD_RESPONSE)
     rows = [_device(gpu, _machine_time(machine)) for gpu in machine.gpus]
     return MachineStatus(hostname=machine.name, gpus=tuple(rows))
 
@@ -241,8 +246,10 @@ def _state(gpu: Gpu, now: float) -> State:
     return judge(gpu, window, now, DEFAULT_THRESHOLDS).state
 
 
-def silence_reason(node: NodeView) -> str:
-    """Return why there is no current status of a silent node, for people who read the list."""
+def error_reason(node: NodeView) -> str:
+    """Return why there is no current status of a node, for people who read the list."""
+    if not node.silent:
+        return driver_error(node) or "unknown"
     if node.trouble is not None:
         return node.trouble
     if node.age_seconds is None:

@@ -22,6 +22,7 @@ EXAMPLES = """\
 are broken or whose memory is unknown are never printed. It prints the indices of one machine: this
 one, also with a hub. `fleet-smi free` looks at processes too, best first, in the whole fleet.
 """
+_DRIVER_ERROR = "nvgpu: cannot query the NVIDIA driver"
 _FLEET_HINT = "`fleet-smi free --policy memory` for GPUs of the whole fleet"
 _REPEAT_HINT = "`watch fleet-smi like nvgpu list` or `fleet-smi -i 3`"
 
@@ -62,7 +63,7 @@ def _available(args: argparse.Namespace) -> str:
     # Count 0 is "all": the limit is applied below, in the order of indices.
     request = GpuRequest(count=0, policy="memory", max_used_percent=args.max_used)
     view = fleet.view()
-    fleet_source.require_driver(view, "nvgpu", is_local=fleet.is_local)
+    fleet_source.require_driver(view, _DRIVER_ERROR, is_local=fleet.is_local)
     if not fleet.is_local:
         fleet_source.require_answer(fleet)
         view = _one_machine(view, is_named=bool(args.ssh or args.dir))
@@ -103,7 +104,7 @@ def _one_machine(view: "FleetView", *, is_named: bool) -> "FleetView":
 def _list(args: argparse.Namespace) -> str:
     fleet = fleet_source.select_fleet(args)
     view = fleet.view()
-    fleet_source.require_driver(view, "nvgpu", is_local=fleet.is_local)
+    fleet_source.require_driver(view, _DRIVER_ERROR, is_local=fleet.is_local)
     colour = output.use_colour(args)
     if fleet.is_local:
         return "".join([_table(node, colour=colour, memory=args.memory) for node in view.nodes])
@@ -125,11 +126,11 @@ def _tables(view: "FleetView", *, colour: bool, memory: bool) -> str:
 
 def _table(node: "NodeView", *, colour: bool, memory: bool) -> str:
     from fleet_smi.compat.nvgpu import table
-    from fleet_smi.compat.nvgpu.codec import machine_status, silence_reason
+    from fleet_smi.compat.nvgpu.codec import error_reason, machine_status
     from fleet_smi.terminal.paint import strip_unprintable
 
     status = machine_status(node)
     if not isinstance(status.gpus, tuple):
-        return strip_unprintable(f"{status.error} ({silence_reason(node)})") + "\n"
+        return strip_unprintable(f"{status.error} ({error_reason(node)})") + "\n"
     used = [gpu.memory_used_bytes for gpu in node.gpus] if memory else None
     return table.render(status.gpus, colour=colour, memory_used_bytes=used)

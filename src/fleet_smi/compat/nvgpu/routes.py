@@ -5,6 +5,7 @@ from starlette.responses import Response
 from fleet_smi.compat.nvgpu.codec import MachineStatus, encode_cluster_status, encode_gpu_status
 from fleet_smi.compat.settings_order import in_settings_order
 from fleet_smi.compat.status_response import encode_response
+from fleet_smi.errors import Unmet
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext
 from fleet_smi.server.http_error import HttpError
 
@@ -28,7 +29,10 @@ async def gpu_status(context: RequestContext) -> Response:
         raise ApiError(_NOT_A_NODE)
     if own.silent:
         raise ApiError(_NOT_READ)
-    return await encode_response(encode_gpu_status, own)
+    try:
+        return await encode_response(encode_gpu_status, own)
+    except Unmet as error:
+        raise ApiError(HttpError(503, "driver_failed", str(error))) from None
 
 
 async def cluster_status(context: RequestContext) -> Response:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fleet_smi.config.addresses import ListenAddress
 from fleet_smi.config.ip_addresses import is_loopback
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import Unmet, UsageError
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.auth_throttle import constant_time_equal
 from fleet_smi.node.http_server import (
@@ -41,6 +41,7 @@ class AgentRoute(NamedTuple):
     method: str
     path: str
     encode: Callable[[Snapshot], bytes]
+    """Raises `Unmet` where the system answers with an error of the server."""
     content_type: str = JSON_TYPE
     reject: Callable[[AgentRequest], AgentResponse | None] | None = None
     """Its own access check instead of the agent's token: an error, or `None` for access."""
@@ -137,7 +138,13 @@ def create_outlet(address: ListenAddress, options: OutletOptions) -> ServeOutlet
 
 
 def _encoder(route: AgentRoute) -> Callable[[Snapshot], AgentResponse]:
-    return lambda snapshot: AgentResponse(HTTPStatus.OK, route.content_type, route.encode(snapshot))
+    def encode(snapshot: Snapshot) -> AgentResponse:
+        try:
+            return AgentResponse(HTTPStatus.OK, route.content_type, route.encode(snapshot))
+        except Unmet as error:
+            return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+
+    return encode
 
 
 def _report(snapshot: Snapshot) -> AgentResponse:
