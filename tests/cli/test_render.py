@@ -1,6 +1,7 @@
 """`fleet-smi render` as a user runs it: atomic files, dead hosts, an unreachable hub."""
 
 import csv
+import json
 import os
 import re
 import socket
@@ -148,6 +149,49 @@ def test_if_every_host_is_dead_the_page_says_so_and_it_exits_with_3(
         "fleet-smi: no node answers; the page says so",
     ]
     assert "0 of 2 nodes</b> reporting" in page(site)
+
+
+def test_a_single_run_keeps_what_an_earlier_one_knew_of_a_dead_host(
+    ssh_network: SshNetwork, env: dict[str, str], site: Path, simulated: Simulated
+) -> None:
+    machine = simulated(Scenario(gpus=[SimGpu(name="NVIDIA A100-SXM4-80GB")]))
+    driver = {name: machine[name] for name in ("LD_LIBRARY_PATH", "FLEET_SMI_SIM")}
+    path = f"{machine['LD_LIBRARY_PATH']}:/usr/bin:/bin"
+    server = ssh_network.start_server(env={**driver, "PATH": path})
+    other = ssh_network.start_server(env={"PATH": "/usr/bin:/bin"})
+    ssh_network.add_host("gpu01", server)
+    ssh_network.add_host("gone", other)
+    other.stop()
+    env["FLEET_SMI_HUB_SSH_CONFIG"] = str(ssh_network.config)
+    render = ("render", "--out", str(site), "--ssh", "gpu01,gone")
+    assert run_fleet_smi(*render, env=env).returncode == 0
+    assert "A100" in page(site) and "1 of 2 nodes</b> reporting" in page(site)
+    server.stop()
+    for _ in range(2):  # also the run after the next one knows it
+        done = run_fleet_smi(*render, env=env)
+        assert done.returncode == 3, done
+        text = page(site)
+        assert "A100" in text and "silent for" in text and "connection refused" in text
+        assert "No GPU is known to be free." in text
+        assert "0 of 2 nodes</b> reporting" in text
+        (row,) = csv.DictReader((site / "load_data.csv").read_text().splitlines())
+        assert (row["gpu_name"], row["username"]) == ("NVIDIA A100-SXM4-80GB", "Zombie")
+    assert (site / ".last-known.json").stat().st_mode & 0o777 == 0o600
+    # A host that is no longer polled is not on the page.
+    run_fleet_smi("render", "--out", str(site), "--ssh", "gone", env=env)
+    assert "A100" not in page(site)
+
+
+def test_a_damaged_file_of_last_known_nodes_is_replaced(
+    ssh_network: SshNetwork, env: dict[str, str], site: Path
+) -> None:
+    ssh_network.add_host("gpu01", ssh_network.start_server(env={"PATH": "/usr/bin:/bin"}))
+    env["FLEET_SMI_HUB_SSH_CONFIG"] = str(ssh_network.config)
+    site.mkdir(parents=True)
+    (site / ".last-known.json").write_text('{"taken_at": 1, "nodes": {"ssh:gpu01"')
+    done = run_fleet_smi("render", "--out", str(site), "--ssh", "gpu01", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ssh:gpu01" in json.loads((site / ".last-known.json").read_text())["nodes"]
 
 
 def test_a_dead_host_is_reported_once(

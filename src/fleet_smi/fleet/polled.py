@@ -70,6 +70,12 @@ class PolledFleet:
         more = len(nodes) - len(named)
         return [*named, f"and {more} more"] if more else named
 
+    @property
+    def node_ids(self) -> dict[str, str]:
+        """The id of the node that each target leads to, by the id of its placeholder."""
+        found = {via.placeholder_id: self._fleet.node_by_route(via) for via in self._targets}
+        return {target_id: node_id for target_id, node_id in found.items() if node_id is not None}
+
     @contextmanager
     def polling(self) -> Iterator[None]:
         """Poll in the background: `view` then returns what has been answered so far.

@@ -24,6 +24,7 @@ EXAMPLES = """\
   fleet-smi render --out ./page --colors classic               red for what is in use
 """
 _FILE_MODE = 0o644
+_LAST_KNOWN = ".last-known.json"
 
 _THEMES = ("states", "classic")
 
@@ -113,7 +114,7 @@ class _Site:
 
     def read_fleet(self) -> "FleetView":
         """Return the current view; warn once about each node that has become silent."""
-        self._latest = self._fleet.view(self._every_seconds)
+        self._latest = self._with_last_known(self._fleet.view(self._every_seconds))
         # Not `taken_at`: that may be the clock of another machine.
         self._read_at = time.monotonic()
         silent = {node.node_id: node for node in self._latest.nodes if _is_silent(node)}
@@ -122,6 +123,17 @@ class _Site:
                 _warn(f"{node.name}: {node.trouble or 'stopped reporting'}")
         self._silent = set(silent)
         return self._latest
+
+    def _with_last_known(self, view: "FleetView") -> "FleetView":
+        """Return the view with what earlier runs knew of nodes that have not answered yet."""
+        from fleet_smi.fleet.polled import PolledFleet
+
+        # A hub knows its silent nodes itself, and in a folder their last reports stay.
+        if not isinstance(self._fleet, PolledFleet) or not self._fleet.node_ids:
+            return view
+        from fleet_smi.cli.last_known_file import LastKnownFile
+
+        return LastKnownFile(self._folder / _LAST_KNOWN, self._fleet).complete(view)
 
     def require_answer(self) -> None:
         """Raise `Unreachable` if every node of the fleet is silent."""

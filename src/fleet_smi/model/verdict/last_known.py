@@ -1,4 +1,4 @@
-"""A fleet that can no longer be reached: its last known state, aged, with every node silent."""
+"""Nodes that can no longer be reached: their last known state, aged and silent."""
 
 from msgspec.structs import replace
 
@@ -10,11 +10,12 @@ from fleet_smi.model.views import summarize_nodes
 def mark_all_silent(view: FleetView, elapsed_seconds: float) -> FleetView:
     """Age the view and mark every node as silent, so that none of its GPUs counts as free."""
     now = view.taken_at + elapsed_seconds
-    nodes = tuple(_silent(node, elapsed_seconds, now) for node in view.nodes)
+    nodes = tuple(mark_silent(node, elapsed_seconds, now) for node in view.nodes)
     return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=nodes)
 
 
-def _silent(node: NodeView, elapsed_seconds: float, now: float) -> NodeView:
+def mark_silent(node: NodeView, elapsed_seconds: float, now: float) -> NodeView:
+    """Age a node to `now` and mark it as silent; one that never reported stays as it is."""
     if node.age_seconds is None:
         return node
     age = node.age_seconds + elapsed_seconds
