@@ -142,6 +142,12 @@ def test_what_is_not_known_is_a_question_mark_and_divides_nothing() -> None:
     assert "(  ? %)" in render(empty, TableOptions(), utc)
 
 
+def test_nodes_are_sorted_as_in_cluster_smi() -> None:
+    view = seen(*(snapshot(gpu(), node=name, node_id=name) for name in ("gpu2", "gpu10", "GPU3")))
+    text = render(view, TableOptions(), utc)
+    assert re.findall(r"^\| (\w+\d+)", text, re.MULTILINE) == ["GPU3", "gpu10", "gpu2"]
+
+
 def test_a_node_without_devices_has_a_row() -> None:
     view = seen(snapshot(node="bare"), snapshot(gpu(), node="full"))
     assert "| bare | no GPU " in render(view, TableOptions(details=True, processes=True), utc)

@@ -98,6 +98,7 @@ def steady(text: str) -> str:
         ("--no-processes", "--gpuname-width", "10"),
         ("--gpuname-width", "0", "-p"),
         ("-a", "--force-color"),
+        ("-P", "draw", "--color"),
         ("-f", "--no-color"),
         ("--debug",),
     ],
@@ -260,6 +261,17 @@ def test_it_repeats_until_it_is_interrupted(machine: dict[str, str]) -> None:
 def test_json_and_watching_exclude_each_other(machine: dict[str, str]) -> None:
     done = run_fleet_smi("like", "gpustat", "--json", "-i", env=machine)
     assert_error_line(done, 1, "--json and --interval/-i can't be used together")
+
+
+def test_a_full_command_has_the_cpu_load_of_its_process(
+    simulated: Simulated, people: UserProcesses
+) -> None:
+    pid = people.start(sys.executable, "-c", "while True: pass")
+    env = simulated(Scenario(gpus=[SimGpu(processes=[SimProcess(pid=pid, memory=GIB)])]))
+    (line,) = [line for line in ours("-f", env=env).splitlines() if "while True" in line]
+    found = re.search(r"\( *(\d+)%", line)
+    assert found is not None, line
+    assert int(found[1]) > 0
 
 
 @pytest.mark.parametrize("indexes, missing", [("7", "7"), ("0,7", "7"), ("9,0,7", "9, 7")])

@@ -77,3 +77,8 @@ def test_no_name_reaches_the_terminal_as_a_command() -> None:
 
 def test_a_machine_without_gpus_has_a_head_and_no_rows() -> None:
     assert render([], colour=True, memory_used_bytes=None).count("\n") == 2
+
+
+def test_memory_is_rounded_as_in_nvgpu() -> None:
+    shown = render([IDLE, IDLE], colour=False, memory_used_bytes=[503_316_480, 0])
+    assert [line.split()[7] for line in shown.splitlines()[2:]] == ["0.5GB", "0.0GB"]

@@ -39,6 +39,13 @@ def test_it_is_written_with_the_columns_and_rows_of_the_real_program() -> None:
     assert [row[-1] for row in body] == ["", "bob", "eve, eve, Zombie"]
 
 
+def test_lines_end_as_in_the_real_program() -> None:
+    assert b"\r" not in seed_sample("web-gpu-monitor/load_data.csv")
+    text = encode(fleet(node("gpu01", busy_gpu(0, process("bob")))))
+    assert text.endswith(",gpu01,bob\n")
+    assert "\r" not in text
+
+
 def test_unknown_is_written_as_nothing_and_zero_as_zero() -> None:
     unknown = gpu(0, verdict("free"), busy_percent=None, memory_busy_percent=None)
     zero = gpu(1, verdict("free"), memory_busy_percent=0.0)

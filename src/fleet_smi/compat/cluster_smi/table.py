@@ -64,7 +64,9 @@ def _headers(options: TableOptions) -> list[str]:
 
 
 def _groups(view: FleetView, options: TableOptions, local: ToLocalTime) -> list[list[BoxRow]]:
-    return [list(_node_rows(node, view.taken_at, options, local)) for node in view.nodes]
+    # As text, as in cluster-smi: gpu10 is before gpu2.
+    nodes = sorted(view.nodes, key=lambda node: node.name)
+    return [list(_node_rows(node, view.taken_at, options, local)) for node in nodes]
 
 
 def render_status(view: FleetView, *, colour: bool) -> str:

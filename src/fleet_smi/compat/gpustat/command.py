@@ -2,11 +2,13 @@
 
 import argparse
 import sys
+import time
 from typing import TYPE_CHECKING, Literal
 
 from fleet_smi import __version__
 from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.node.bindings.proc_files import CACHE_SECONDS
 
 if TYPE_CHECKING:
     from fleet_smi.compat.gpustat.codec import GpustatOptions
@@ -79,6 +81,10 @@ def run(args: argparse.Namespace) -> int:
         return _text(args, view, options)
 
     if seconds is None:
+        if args.show_full_cmd and fleet.is_local:
+            # The CPU load of a process needs two readings, as in gpustat.
+            fleet.view()
+            time.sleep(CACHE_SECONDS)
         sys.stdout.write(text())
     else:
         output.repeat(seconds, text, interactive=True)

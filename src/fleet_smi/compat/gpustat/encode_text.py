@@ -22,6 +22,7 @@ _GREY, _BOLD = "\x1b[2m", "\x1b[1m"
 _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN, _WHITE = (f"\x1b[{code}m" for code in range(31, 38))
 _DARK = "\x1b[38;5;24m"
 _DEFAULT_NAME_WIDTH = 16
+_UNKNOWN = "??"
 _GetText = Callable[[str], Any]
 _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
@@ -87,7 +88,7 @@ def _header(node: NodeView | Snapshot, timestamp: str, width: int, pen: _Pen) ->
 
 def _line(gpu: Gpu, document: JsonObject, width: int, options: GpustatOptions, pen: _Pen) -> str:
     # gpustat prints two question marks, but one for each figure of a lost GPU.
-    unknown = "?" if is_lost(gpu) else "??"
+    unknown = "?" if is_lost(gpu) else _UNKNOWN
 
     def get_text(key: str) -> Any:
         value = document.get(key)
@@ -130,11 +131,20 @@ def _video(get_text: _GetText, options: GpustatOptions, pen: _Pen) -> Iterator[s
 
 def _power(get_text: _GetText, options: GpustatOptions, pen: _Pen) -> str:
     draw, limit = get_text("power.draw"), get_text("enforced.power.limit")
-    bold_from = 0.4 * limit if isinstance(limit, int) else 0.0
-    drawn = pen.above(draw, bold_from, f"{draw:>3}", _MAGENTA)
+    codes = _power_codes(draw, limit)
+    drawn = pen(f"{draw:>3}", *codes)
     if options.power == "draw":
-        return f"{drawn} {pen('W', _MAGENTA)}"
+        return f"{drawn} {pen('W', *codes)}"
     return f"{drawn} / {pen(f'{limit:>3}', _MAGENTA)} {pen('W', _MAGENTA)}"
+
+
+def _power_codes(draw: Any, limit: Any) -> tuple[str, ...]:
+    """Return the colour of the drawn power: bold from 40 % of the limit on, and without one."""
+    if limit == _UNKNOWN:
+        return _BOLD, _MAGENTA
+    if not isinstance(draw, int) or not isinstance(limit, int):
+        return (_GREY,)
+    return (_MAGENTA,) if draw < 0.4 * limit else (_BOLD, _MAGENTA)
 
 
 def _memory(gpu: Gpu, get_text: _GetText, pen: _Pen) -> str:

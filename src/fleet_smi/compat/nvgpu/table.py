@@ -101,4 +101,5 @@ def _number(value: int | None) -> str:
 
 
 def _gigabytes(count: int | None) -> str:
-    return "" if count is None else f"{count / 1e9:.2f}GB"
+    # Rounded as nvgpu does it: 0.5GB, and not 0.50GB.
+    return "" if count is None else f"{round(count / 1e9, 2)}GB"

@@ -19,9 +19,9 @@ _ZOMBIE = "Zombie"
 
 def encode(view: FleetView) -> str:
     """Encode the fleet; what is not measured is empty."""
-    return encode_csv(
-        [COLUMNS, *(_row(node, number, gpu) for node, number, gpu in _numbered(view))]
-    )
+    rows = [COLUMNS, *(_row(node, number, gpu) for node, number, gpu in _numbered(view))]
+    # As web-gpu-monitor writes it: a shell script would read "alice\r" from RFC 4180's lines.
+    return encode_csv(rows, line_end="\n")
 
 
 def _numbered(view: FleetView) -> Iterable[tuple[NodeView, int, JudgedGpu]]:
