@@ -98,7 +98,8 @@ class FleetState:
                 is_new = not node.sequences.has(run_id, snapshot.sequence)
             if not is_new:
                 return None
-        if is_recorded and end_unrecorded(node, snapshot, at):
+        # First the attribute, which is nearly always `None`.
+        if node.unrecorded_since and is_recorded and end_unrecorded(node, snapshot, at):
             pass
         elif not node.is_older_than(snapshot, at):
             if run_id is None or not is_recorded:

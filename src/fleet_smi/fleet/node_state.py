@@ -200,12 +200,9 @@ class NodeState:
         timeout = silence_timeout(interval, thresholds)
         return inf if timeout is None else self.at + timeout
 
-    def _verdicts(
-        self, now: float, thresholds: Thresholds, delay_seconds: float
-    ) -> dict[str, Verdict]:
-        """Return the verdict on each GPU and instance, by UUID, as of `now`."""
-        since = self.silent_at(thresholds)
-        if now - delay_seconds <= since:
+    def _verdicts(self, now: float, since: float, silent: bool) -> dict[str, Verdict]:
+        """Return the verdict on each GPU and instance, by UUID; `silent` nodes are so `since`."""
+        if not silent:
             return {uuid: standing.verdict for uuid, standing in self.standings.items()}
         devices: list[Gpu | Instance] = [*self.gpus]
         devices += [instance for gpu in self.gpus for instance in gpu.instances]
@@ -220,9 +217,11 @@ class NodeState:
 
         Reports may be late by `delay_seconds` because of the hub: that is no silence.
         """
-        verdicts = self._verdicts(now, thresholds, delay_seconds)
+        since = self.silent_at(thresholds)
+        silent = now - delay_seconds > since
+        verdicts = self._verdicts(now, since, silent)
         gpus = [(gpu, verdicts[gpu.uuid]) for gpu in sorted(self.gpus, key=_by_index)]
-        node = self._without_gpus(now, thresholds, delay_seconds)
+        node = self._without_gpus(now, silent)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
 
     def bare_view(self) -> NodeView:
@@ -240,7 +239,7 @@ class NodeState:
             labels=self.given_labels,
         )
 
-    def _without_gpus(self, now: float, thresholds: Thresholds, delay_seconds: float) -> NodeView:
+    def _without_gpus(self, now: float, silent: bool) -> NodeView:
         via, snapshot = None if self.via is None else self.via.source, self.snapshot
         if snapshot is None:
             return self.bare_view()
@@ -250,7 +249,7 @@ class NodeState:
             name=self.name,
             taken_at=snapshot.taken_at,
             age_seconds=max(0.0, now - self.at),
-            silent=now - delay_seconds > self.silent_at(thresholds),
+            silent=silent,
             via=via,
             trouble=self.failure_message,
             clock_skew_seconds=skew if abs(skew) > _SKEW_WARNING_SECONDS else None,
@@ -295,12 +294,10 @@ def _changes(
     transitions, occupancy_changed = [], []
     for uuid, standing in after.items():
         previous, verdict = before.get(uuid), standing.verdict
-        state, group = (
-            (None, None) if previous is None else (previous.verdict.state, previous.group)
-        )
         # An unchanged summary is reused, so identity is enough and costs next to nothing.
-        if group is not standing.group:
+        if previous is None or previous.group is not standing.group:
             occupancy_changed.append(uuid)
+        state = None if previous is None else previous.verdict.state
         if state != verdict.state:
             transitions.append(StateTransition(uuid=uuid, before=state, after=verdict))
     occupancy_changed += before.keys() - after.keys()

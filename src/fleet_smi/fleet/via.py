@@ -29,5 +29,7 @@ def find_ssh_host(vias: Iterable[Via], snapshot: Snapshot | None) -> str | None:
         return None
     addresses = snapshot.host.addresses
     # IPv4 first: it is what most people can reach.
-    numeric = next((each for each in addresses if ":" not in each), None)
-    return numeric or next(iter(addresses), None) or snapshot.name
+    for address in addresses:
+        if ":" not in address:
+            return address
+    return addresses[0] if addresses else snapshot.name

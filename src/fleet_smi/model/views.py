@@ -56,7 +56,7 @@ def summarize_nodes(nodes: "Iterable[NodeView | NodePayload]") -> Summary:
 
 def build_summary(states: Counter[State], nodes: int, nodes_reporting: int) -> Summary:
     """Build the summary from counts by state."""
-    counts = {state: states[state] for state in STATES}
+    counts = {state: states.get(state, 0) for state in STATES}
     return Summary(gpus=states.total(), nodes=nodes, nodes_reporting=nodes_reporting, **counts)
 
 
@@ -68,4 +68,5 @@ def _judged(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> Judg
             JudgedInstance(**asdict(instance), verdict=verdicts[instance.uuid])
             for instance in gpu.instances
         )
-    return JudgedGpu(**fields, verdict=verdict)
+    fields["verdict"] = verdict
+    return JudgedGpu(**fields)

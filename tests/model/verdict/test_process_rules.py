@@ -7,6 +7,7 @@ import pytest
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.units import GIB
 from fleet_smi.model.verdict.judge import judge
+from fleet_smi.model.verdict.reasons import format_load
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.window import add_sample
 from tests.builders import HOUR, NOON, gpu, process
@@ -105,3 +106,7 @@ def test_since_is_carried_over_while_the_state_stays() -> None:
 def test_many_users_are_abbreviated(users: list[str], reason: str) -> None:
     crowd = tuple(process(pid, user) for pid, user in enumerate(users))
     assert judge_once(gpu(processes=crowd, busy_percent=50.0)).reason == f"{reason}, 50 %"
+
+
+def test_a_load_of_minus_zero_is_shown_as_zero_and_does_not_spoil_the_zero_of_others() -> None:
+    assert [format_load(load) for load in (-0.0, 0.0, 0)] == ["0 %"] * 3

@@ -13,8 +13,9 @@ _UNKNOWN_FAULTS: tuple[FaultKind, ...] = ("mismatch", "unreadable")
 
 def is_sound(gpu: Gpu) -> bool:
     """Whether no rule of this file can apply."""
-    healthy = gpu.fault is None and not gpu.ecc_uncorrected and not gpu.asleep
-    return healthy and gpu.compute_mode in (None, "default")
+    if gpu.fault is not None or gpu.ecc_uncorrected or gpu.asleep:
+        return False
+    return gpu.compute_mode in (None, "default")
 
 
 def fault(inputs: VerdictInput) -> RuleResult | None:

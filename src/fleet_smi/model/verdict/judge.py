@@ -93,11 +93,13 @@ def decide(inputs: VerdictInput, previous: Verdict | None) -> Verdict:
     reason = result.reason
     if inputs.gpu.reported_by is not None and "as reported by" not in reason:
         reason = f"{reason} (as reported by {inputs.gpu.reported_by})"
-    same = previous is not None and previous.state == result.state
+    state, since = result.state, inputs.now
+    if previous is not None and previous.state == state:
+        since = previous.since
     return Verdict(
-        state=result.state,
+        state=state,
         reason=reason,
-        since=previous.since if previous is not None and same else inputs.now,
+        since=since,
         notes=notes_for(inputs),
         idle_seconds=result.idle_seconds,
     )

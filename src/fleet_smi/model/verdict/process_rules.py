@@ -8,9 +8,7 @@ from fleet_smi.model.verdict.verdict_input import RuleResult, VerdictInput
 
 
 def display_only(inputs: VerdictInput) -> RuleResult | None:
-    """`free` while displays use little memory and do not work hard."""
-    if inputs.group.computes:
-        return None
+    """`free` while displays, beside which nothing computes, use little memory and work little."""
     if not inputs.has_unattributed_load:
         if inputs.window.level == "low":
             return RuleResult("free", "display only")

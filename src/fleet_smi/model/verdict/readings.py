@@ -12,7 +12,8 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 MemoryLevel = Literal["low", "high", "unknown"]
 
 _MAX_BYTES = RANGES["memory_used_bytes"][1]
-_MAX_WATTS = RANGES["power_watts"][1]
+# A float, as the figures are: two floats are compared faster than a float and an integer.
+_MAX_WATTS = float(RANGES["power_watts"][1])
 _MAX_ERRORS = RANGES["ecc_uncorrected"][1]
 # Memory that was over its ceiling counts as high until it is under this fraction of it.
 _MEMORY_RELEASE = 0.8
@@ -30,16 +31,14 @@ def is_over(value: float, threshold: float, was_over: bool, release_fraction: fl
     return value >= (release_fraction * threshold if was_over else threshold)
 
 
-def utilisation(
-    gpu: Gpu | Instance, thresholds: Thresholds, *, desktop: bool = False
-) -> float | None:
+def utilisation(gpu: Gpu | Instance, thresholds: Thresholds, desktop: bool = False) -> float | None:
     """Return the utilisation in percent: of the cores or, where that is more, the video engines.
 
     On a GPU with nothing but a `desktop` the decoder does not count beside the cores: it is a
     browser that plays a video.
     """
     busy, video = gpu.busy_percent, 0.0
-    if busy is not None and not 0 <= busy <= 100:
+    if busy is not None and not 0.0 <= busy <= 100.0:
         busy = None
     if isinstance(gpu, Gpu) and (gpu.encoder_percent or gpu.decoder_percent):
         only_encoder = desktop and busy is not None
@@ -137,7 +136,7 @@ def power_share(gpu: Gpu) -> float | None:
     watts, limit = gpu.power_watts, gpu.power_limit_watts
     if watts is None or limit is None:
         return None
-    if not (0 <= watts <= _MAX_WATTS and 0 < limit <= _MAX_WATTS):
+    if not (0.0 <= watts <= _MAX_WATTS and 0.0 < limit <= _MAX_WATTS):
         return None
     return watts / limit
 

@@ -1,6 +1,7 @@
 """The reason texts of verdicts: short sentences for people."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from fleet_smi.model.people import owners
 from fleet_smi.model.snapshot import Fault, FaultKind, Gpu, Instance, Process
@@ -55,9 +56,11 @@ def join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+@lru_cache(maxsize=512)  # one text per GPU and report; most drivers report whole percentages
 def format_load(load: float | None) -> str:
     """Format a utilisation: "96 %"."""
-    return "load unknown" if load is None else f"{load:.0f} %"
+    # `+ 0.0`, because -0.0 equals 0.0 and would share its cached text.
+    return "load unknown" if load is None else f"{load + 0.0:.0f} %"
 
 
 def format_held_memory(held: int | None, gpu: Gpu | Instance) -> str | None:

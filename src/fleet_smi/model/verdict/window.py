@@ -139,22 +139,25 @@ def add_sample(
     # would have negative lengths: both restart the window.
     continued = window is not None and 0 <= at - window.last_at <= max_gap
     before = window if window is not None and continued else _restarted(window, at)
-    load = utilisation(gpu, thresholds, desktop=group.desktop)
+    load = utilisation(gpu, thresholds, group.desktop)
     if load is None:
         runs = _unmeasured(before, at, max_gap, pids_changed)
         mean, peak = (None, 0.0) if runs[1] is None else (before.mean, before.peak)
     else:
         runs, mean, peak = _measured(before, load, at, thresholds)
+    latest_load, measured_at, idle_from, worked_at, full_from = runs
     share = power_share(card) if isinstance(gpu, Gpu) else instance_power_share(card, gpu)
     if pids_changed and group.empty:
         # The last work was done by processes that have ended.
-        runs = *runs[:3], None, runs[4]
+        worked_at = None
+    recent: tuple[float, ...] = ()
+    level: MemoryLevel = "unknown"
+    over = NONE_OVER_THRESHOLD
     # A compute process is judged by its activity alone: the thresholds need not be checked.
-    evidence = _NOT_NEEDED
     if not group.computes:
-        recent = _recent(before, load, runs[1], group, pids_changed)
+        recent = _recent(before, load, measured_at, group, pids_changed)
         was_over = NONE_OVER_THRESHOLD if pids_changed else before.over
-        evidence = recent, *check_thresholds(was_over, gpu, card, group, recent, share, thresholds)
+        level, over = check_thresholds(was_over, gpu, card, group, recent, share, thresholds)
     low_from = None
     if share is not None and share < thresholds.idle_power_fraction:
         low_from = at if before.low_power_from is None else before.low_power_from
@@ -168,16 +171,30 @@ def add_sample(
     idle_users: IdleUsers = ()
     if group.shared and gpu.processes:
         idle_users = track_idle_users(before.idle_users, gpu.processes, at, thresholds)
-    hardware = _hardware_state(card)
+    fault = card.fault
+    hardware: HardwareState = (
+        None if fault is None else fault.kind,
+        card.asleep,
+        card.compute_mode,
+        card.mig_mode,
+        len(card.instances),
+    )
     changed = window is None or pids_changed or hardware != window.hardware
+    # In the order of the fields, without names and `*`: this call is half as expensive.
     return Window(
         at,
         before.samples + 1,
-        *runs,
+        latest_load,
+        measured_at,
+        idle_from,
+        worked_at,
+        full_from,
         low_from,
         pids,
         joined_at,
-        *evidence,
+        recent,
+        level,
+        over,
         hardware,
         changed,
         skew,
@@ -189,19 +206,8 @@ def add_sample(
     )
 
 
-# In the order of the fields of `Window`: recent, level, over.
-_NOT_NEEDED: tuple[tuple[float, ...], MemoryLevel, OverThreshold] = (
-    (),
-    "unknown",
-    NONE_OVER_THRESHOLD,
-)
 _Runs = tuple[float | None, float | None, float | None, float | None, float | None]
-"""`load`, `measured_at`, `idle_from`, `worked_at`, `full_from`: in the order of the fields."""
-
-
-def _hardware_state(card: Gpu) -> HardwareState:
-    kind = None if card.fault is None else card.fault.kind
-    return kind, card.asleep, card.compute_mode, card.mig_mode, len(card.instances)
+"""`load`, `measured_at`, `idle_from`, `worked_at`, `full_from`."""
 
 
 def _restarted(window: Window | None, at: float) -> Window:
