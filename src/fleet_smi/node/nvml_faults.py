@@ -24,6 +24,7 @@ ERROR_TEXTS = {
 
 # What the driver recommends once nobody uses the device; until then new work may be launched.
 DRAIN_ACTIONS = (3, 4)
+_USABLE_ACTIONS = (0, *DRAIN_ACTIONS)
 
 RECOVERY_ACTIONS = {
     1: "nvidia-smi --gpu-reset, once nobody uses it",
@@ -100,4 +101,4 @@ def errors_are_contained(values: dict[str, Any]) -> bool | None:
     """
     if values.get("remapped") is None:
         return None
-    return values.get("recovery", 0) in (0, *DRAIN_ACTIONS)
+    return values.get("recovery", 0) in _USABLE_ACTIONS

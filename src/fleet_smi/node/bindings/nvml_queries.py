@@ -37,10 +37,11 @@ class NvmlQuery:
         self.function, self.arguments, self.get_value = newest
         self._older = list(older)
 
-    def execute(self, handle: Any) -> int:
-        """Call the driver and return its code; 0 means that `get_value` has a value."""
-        code = self.function(handle, *self.arguments)
-        # An older function is chosen for good: another driver means another session.
+    def retry_older(self, handle: Any, code: int) -> int:
+        """After a call that returned `code`, try older functions; return the last code.
+
+        One is chosen for good: another driver means another session.
+        """
         while code in _TRY_OLDER_ERRORS and self._older:
             self.function, self.arguments, self.get_value = self._older.pop(0)
             code = self.function(handle, *self.arguments)

@@ -1,6 +1,7 @@
 """NVIDIA GPUs, from the values that NVML returned."""
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from fleet_smi.model.pci import normalize_pci_address
@@ -100,11 +101,14 @@ class NvidiaCollector:
         values, index = device["values"], device["index"]
         # A lost device no longer returns its identity; the kernel lists devices in the same order.
         known = kernel[index] if index < len(kernel) else {}
-        identity = tuple(values.get(key) or known.get(key) for key in ("pci", "uuid", "name"))
-        key = (index, *identity)
-        if key not in self._identities:
-            self._identities[key] = _identity(index, *identity)
-        return self._identities[key]
+        pci = values.get("pci") or known.get("pci")
+        uuid = values.get("uuid") or known.get("uuid")
+        name = values.get("name") or known.get("name")
+        key = index, pci, uuid, name
+        identity = self._identities.get(key)
+        if identity is None:
+            identity = self._identities[key] = _identity(index, pci, uuid, name)
+        return identity
 
 
 def _cuda(number: int | None) -> str | None:
@@ -118,7 +122,8 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     values, errors = device["values"], device["errors"]
     fault = fault_from_codes(values, errors)
     # A lost device fails every call with the same code: the fault states it once.
-    unread = {} if {GPU_LOST, RESET_REQUIRED} & set(errors.values()) else _reasons(errors)
+    lost = fault is not None and {GPU_LOST, RESET_REQUIRED} & set(errors.values())
+    unread = {} if lost else _reasons(errors)
     used, total, _ = values.get("memory") or (None, None, None)
     busy, memory_busy = values.get("utilization") or (None, None)
     fields = {
@@ -159,7 +164,7 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         compute_mode=_one_of("compute_mode", values, COMPUTE_MODES, unread),
         mig_mode=_one_of("mig_mode", values, ON_OFF, unread),
         asleep=device.get("asleep", False),
-        instances=tuple(_instance(part, identity["uuid"]) for part in device.get("instances", ())),
+        instances=_instances(device, identity["uuid"]) if "instances" in device else (),
         processes=_processes(device.get("processes"), unread),
         fault=fault,
         ecc_contained=errors_are_contained(values),
@@ -212,7 +217,12 @@ def _throttle(mask: int | None, unread: dict[str, str]) -> tuple[str, ...] | Non
     if mask >= 1 << 32 or mask == (1 << 32) - 1:
         unread["throttle_reasons"] = f"out of range: {mask}"
         return None
-    return tuple(name for bit, name in THROTTLE_REASONS.items() if mask & bit)
+    return _throttle_reasons(mask)
+
+
+@lru_cache(maxsize=64)  # a machine has a few masks, and reads one per GPU and sample
+def _throttle_reasons(mask: int) -> tuple[str, ...]:
+    return tuple([name for bit, name in THROTTLE_REASONS.items() if mask & bit])
 
 
 def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
@@ -223,6 +233,10 @@ def _is_shared(values: dict[str, Any], errors: dict[str, int]) -> bool:
     return values.get("addressing") == _ATS or bool(
         re.search(_INTEGRATED, values.get("name") or "", re.IGNORECASE)
     )
+
+
+def _instances(device: dict[str, Any], uuid: str) -> tuple[Instance, ...]:
+    return tuple([_instance(part, uuid) for part in device["instances"]])
 
 
 def _instance(part: dict[str, Any], parent_uuid: str) -> Instance:
