@@ -6,7 +6,6 @@ that was rebooted or repaired differs from what it was, but what it was never re
 """
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2s
 from math import inf
 from re import compile as compile_pattern
 
@@ -204,6 +203,9 @@ def suffixed_id(
     node_id: str, evidence: Evidence, others: Iterable[Evidence], taken: set[str]
 ) -> str:
     """Return an id for one more machine of a node id: "5fec…@gpu02", the same after a reboot."""
+    # Here, because it loads OpenSSL, and commands about one machine have no use for it.
+    from hashlib import blake2s
+
     others = list(others)
     suffixes = [] if evidence.via.source == "push" else [evidence.via.target]
     if evidence.name not in {other.name for other in others}:

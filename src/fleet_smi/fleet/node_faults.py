@@ -4,13 +4,11 @@ An unexpected exception while one node is handled must not stop the handling of 
 part is set aside: the caller catches the exception, records it here and goes on.
 """
 
-import logging
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from fleet_smi.failure_log import FailureLog
-
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from fleet_smi.failure_log import FailureLog
 
 Room = Literal["report", "view", "history", "stream", "checkpoint", "restore"]
 """The part of the hub in which a fault occurred."""
@@ -46,6 +44,12 @@ class NodeFaults:
 
     def record(self, room: Room, node_id: str | None, error: Exception) -> None:
         """Record that the part of a node was set aside, and log it unless that was done."""
+        # Here, because commands load this file, too, and hardly ever have a fault to log.
+        import logging
+
+        from fleet_smi.failure_log import FailureLog
+
+        logger = logging.getLogger(__name__)
         self.total += 1
         key = node_id, room
         if len(self._messages) >= _MAX_FAULTS and key not in self._messages:
