@@ -16,7 +16,9 @@ from fleet_smi.wire.lenient import LenientDecoder
 from fleet_smi.wire.limits import FIELD_RANGES, ID_FIELDS, constrained_type, unwrap_optional
 from fleet_smi.wire.report import Report, decode_report, encode_report, encode_snapshot
 from fleet_smi.wire.sanitize import sanitize_snapshot
+from tests import builders
 from tests.builders import NOON
+from tests.call_count import count_calls
 from tests.wire.test_report import everything
 
 HARMFUL = ("Cc", "Cs", "Zl", "Zp")
@@ -220,3 +222,13 @@ def test_a_valid_report_is_decoded_as_it_was_sent(sent: Snapshot) -> None:
     again = decode_report(encode_report([encode_snapshot(read.snapshots[0])], NOON))
     assert again.snapshots == read.snapshots
     assert replace(read.snapshots[0], gpus=()) == replace(sent, gpus=())
+
+
+def test_lines_that_were_searched_for_secrets_are_not_searched_again() -> None:
+    processes = (builders.process(1, command="python x.py"),)
+    gpus = [builders.gpu(index, processes=processes) for index in range(8)]
+    reports = [builders.snapshot(*gpus, sequence=number) for number in (1, 2)]
+    sanitize_snapshot(reports[0])
+
+    # Without processes it makes 6 calls; a search makes 30 more.
+    assert count_calls(lambda: sanitize_snapshot(reports[1])) <= 40

@@ -26,19 +26,33 @@ class _DeviceChange(Protocol):
 
 def limit_processes(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with its processes and their command lines within the limits."""
-    counts = [len(device.processes) for device in _devices(snapshot) if device.processes]
-    if not counts:
-        return snapshot
-    total = sum(counts)
-    if total > MAX_PROCESSES_PER_NODE or max(counts) > MAX_PROCESSES_PER_DEVICE:
+    counts, command_characters = _measure(snapshot)
+    if sum(counts) > MAX_PROCESSES_PER_NODE or max(counts, default=0) > MAX_PROCESSES_PER_DEVICE:
         share = _fair_share(counts)
         snapshot = _change_devices(snapshot, lambda device: _limited(device, share))
+    if command_characters <= MAX_COMMAND_CHARACTERS:
+        return snapshot
     return _with_short_commands(snapshot)
 
 
 def more_processes_text(count: int) -> str:
     """Return the line below a list of processes that is not complete."""
     return f"and {count} more {'process' if count == 1 else 'processes'}"
+
+
+def _measure(snapshot: Snapshot) -> tuple[list[int], int]:
+    """Return the processes of each device that has some, and the length of their commands."""
+    # One plain loop, because it runs for every report: generators take three times as long.
+    counts, command_characters = [], 0
+    for gpu in snapshot.gpus:
+        devices: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances) if gpu.instances else (gpu,)
+        for device in devices:
+            if device.processes:
+                counts.append(len(device.processes))
+                for process in device.processes:
+                    if process.command:
+                        command_characters += len(process.command)
+    return counts, command_characters
 
 
 def _devices(snapshot: Snapshot) -> Iterator[Gpu | Instance]:

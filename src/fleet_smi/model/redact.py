@@ -21,6 +21,8 @@ MAX_CANDIDATES = 64
 # The command lines of a machine are mostly the same from one sample to the next, and so are those
 # of a fleet, where a hub checks them again.
 _CACHE_SIZE = 4096
+# Longer texts are not cached: hostile ones must not fill the memory.
+_MAX_CACHED_CHARACTERS = 4096
 
 
 @lru_cache(_CACHE_SIZE)
@@ -36,9 +38,17 @@ def count_candidates(command: str) -> int:
 
 def may_have_secrets(text: str) -> bool:
     """Return whether this text needs `redact`; a cheap test of many lines at once."""
+    # Of most nodes the lines are those of the report before: looking them up takes a twentieth.
+    return _has_hint(text) if len(text) > _MAX_CACHED_CHARACTERS else _has_hint_cached(text)
+
+
+def _has_hint(text: str) -> bool:
     lowered = text.lower()
     # Without a generator, which takes longer than the search: this runs for every report.
     return any(map(lowered.__contains__, RULES)) or bool(password_flags(lowered))
+
+
+_has_hint_cached = lru_cache(_CACHE_SIZE)(_has_hint)
 
 
 def _replace(command: str) -> tuple[str, int]:

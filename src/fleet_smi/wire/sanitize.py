@@ -115,9 +115,10 @@ def _printable(text: str) -> str:
 
 def _has_impossible_memory(snapshot: Snapshot) -> bool:
     for gpu in snapshot.gpus:
-        if _uses_more_than_total(gpu) or (
-            gpu.instances and any(map(_uses_more_than_total, gpu.instances))
-        ):
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        if used is not None and total is not None and used > total:
+            return True
+        if gpu.instances and any(map(_uses_more_than_total, gpu.instances)):
             return True
     return False
 
