@@ -74,19 +74,16 @@ class HistoryRecorder:
 
     def record(self, change: FleetChange) -> None:
         """Record one report: the latest of its node, or a late one that fills a gap."""
+        node_id, spacing = change.snapshot.node_id, self._spacing
         try:
-            self._record(change)
+            recorder = self._recorders.get(node_id) or self._add_recorder(node_id)
+            if change.is_late:
+                self._too_late += not self._record_late(recorder, change)
+            elif not recorder.try_buffer(change, spacing.seconds):
+                self._record_change(recorder, change)
         except Exception as error:  # noqa: BLE001  # see `_set_aside`
-            self._set_aside(change.snapshot.node_id, error)
-
-    def _record(self, change: FleetChange) -> None:
-        node_id = change.snapshot.node_id
-        recorder = self._recorders.get(node_id) or self._add_recorder(node_id)
-        if change.is_late:
-            self._too_late += not self._record_late(recorder, change)
-        elif not recorder.try_buffer(change, self._spacing.seconds):
-            self._record_change(recorder, change)
-        self._spacing.reports += 1
+            self._set_aside(node_id, error)
+        spacing.reports += 1
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`: silence checks, rollups, the ribbon point, the next batch."""

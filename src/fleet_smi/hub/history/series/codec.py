@@ -161,11 +161,12 @@ def pack(
     """
     packed = np.empty(len(rows.starts), _row_dtype(CURRENT_LAYOUT, gpu_count))
     packed["seconds"] = rows.seconds
+    moved = None if columns is None else columns.cumsum() - 1
     for encoding, positions, indices, _ in _column_maps(CURRENT_LAYOUT, gpu_count):
         block, present = packed[encoding], slice(None) if columns is None else columns[indices]
         if columns is not None:
             block[...] = np.nan
-        sources = indices if columns is None else (columns.cumsum() - 1)[indices[present]]
+        sources = indices if moved is None else moved[indices[present]]
         stored = _BLOCKS[encoding]
         values = rows.values[:, stored.values][:, :, sources]
         if stored.dtype == "<f2" and (too_large := np.abs(values) > MAX_F2).any():

@@ -47,12 +47,14 @@ class SlowFigures:
         elapsed, gpu_count = at - self._at, len(snapshot.gpus)
         comparable = elapsed > 0.0 and gpu_count == self._gpu_count
         before = self._figures if comparable else [None] * len(figures)
-        values = [*figures, *instance_figures(snapshot, _INSTANCE_FIELDS)]
+        values = figures.copy()
         for offset in _COUNTER_OFFSETS:
             old, new = before[offset::_STRIDE], figures[offset::_STRIDE]
-            values[offset : len(figures) : _STRIDE] = _growth_per_second(old, new, elapsed)
+            values[offset::_STRIDE] = _growth_per_second(old, new, elapsed)
         self._at, self._gpu_count, self._figures = at, gpu_count, figures
-        values += [None] * (_STRIDE * sample_format.gpu_count - len(values))  # of absent GPUs
+        if sample_format.gpu_count > gpu_count:  # it has instances, or GPUs that are absent now
+            values += instance_figures(snapshot, _INSTANCE_FIELDS)
+            values += [None] * (_STRIDE * sample_format.gpu_count - len(values))
         return pack_figures(sample_format.slow, (), values)
 
 
