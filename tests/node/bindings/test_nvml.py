@@ -1,6 +1,11 @@
 """Which NVML queries run at every sample, and which are cached."""
 
+from typing import Any
+
+from fleet_smi.node.bindings.nvml import _run_queries
+from fleet_smi.node.bindings.nvml_queries import NvmlCall, NvmlQuery
 from sim.scenario import Scenario, SimGpu
+from tests.call_count import count_calls
 from tests.machines import SimulatedMachine
 
 
@@ -33,3 +38,13 @@ def test_permanent_errors_are_cached(machine: SimulatedMachine) -> None:
     _play(machine, SimGpu(fan=80))
     (gpu,) = machine.snapshot().gpus
     assert gpu.fan_percent is None
+
+
+def test_a_query_makes_no_call_beside_that_of_the_driver_and_that_for_the_value() -> None:
+    call = NvmlCall(lambda _handle: 0, (), lambda: 7)
+    queries = tuple([NvmlQuery(f"field {number}", call) for number in range(10)])
+    device: dict[str, Any] = {"values": {}, "errors": {}}
+    # A built-in method is not counted, however often a busy machine reports progress.
+    calls = count_calls(lambda: _run_queries(None, queries, device, [].clear))
+    assert len(device["values"]) == 10
+    assert calls <= 2 * 10 + 2
