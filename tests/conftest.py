@@ -1,6 +1,7 @@
 """Fixtures for all tests: the simulated driver, machines that use it, processes of users."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ settings.load_profile("fleet-smi")
 
 
 def pytest_configure() -> None:
+    # A shell starts a background job with SIGINT ignored, and every program that a test starts
+    # and interrupts would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # The developer's own settings must not change what tests see.
     for name in (*(setting.environment_variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
         os.environ.pop(name, None)

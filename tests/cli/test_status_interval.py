@@ -18,13 +18,10 @@ from sim.scenario import GIB, Scenario, SimGpu
 from tests.machines import require_program, wait_until
 from tests.sim.fixtures import Simulated
 
-# The test run itself may ignore these, under nohup or in the background; children inherit that.
-_WITH_SIGNALS = ("env", "--default-signal=HUP,INT", sys.executable, "-m", "fleet_smi")
-
 
 def test_interval_shows_changes_until_interrupted(simulated: Simulated) -> None:
     env = simulated(Scenario(gpus=[SimGpu(memory_used=0)]))
-    command = [*_WITH_SIGNALS, "-i", "0.1", "--json"]
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1", "--json"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as on:
         assert on.stdout is not None
         assert on.stderr is not None
@@ -46,7 +43,7 @@ def test_interval_shows_changes_until_interrupted(simulated: Simulated) -> None:
 
 def test_interval_redraws_the_terminal_in_place(env: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
-    command = [*_WITH_SIGNALS, "-i", "0.1"]
+    command = [sys.executable, "-m", "fleet_smi", "-i", "0.1"]
     terminal = env | {"TERM": "xterm"}
     with subprocess.Popen(command, env=terminal, stdout=theirs) as running:
         os.close(theirs)
@@ -211,7 +208,8 @@ def test_interval_survives_hangup_under_nohup(env: dict[str, str]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_restores_the_cursor(env: dict[str, str], number: signal.Signals) -> None:
     ours, theirs = pty.openpty()
-    command = [*_WITH_SIGNALS, "-i", "0.1"]
+    # The test run itself may be under nohup, which children inherit.
+    command = ["env", "--default-signal=HUP", sys.executable, "-m", "fleet_smi", "-i", "0.1"]
     with subprocess.Popen(command, env=env | {"TERM": "xterm"}, stdout=theirs) as running:
         os.close(theirs)
         written = b""
