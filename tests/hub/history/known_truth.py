@@ -61,18 +61,18 @@ class KnownTruth:
             [self._card(index, number) for index in range(GPUS)],
             taken_at=self.start + number * self.interval_seconds,
             sequence=number,
+            run_id="run",
         )
 
-    def idle_sample(self, number: int) -> Snapshot:
+    def idle_sample(self, number: int, run_id: str) -> Snapshot:
         """A sample of now, when all jobs have ended."""
         cards = [gpu(index, uuid=self._uuid(index)) for index in range(GPUS)]
-        return self._snapshot(cards, taken_at=time.time(), sequence=self.samples + number)
+        return self._snapshot(cards, taken_at=time.time(), sequence=number, run_id=run_id)
 
     def _snapshot(self, cards: list[Gpu], **fields: Any) -> Snapshot:
         return snapshot(
             *cards,
             node=self.name,
-            run_id="run",
             interval_seconds=self.interval_seconds,
             **fields,
         )
@@ -98,50 +98,59 @@ class KnownTruth:
 
 
 class BacklogAgent:
-    """The outlet of an agent with its spool; `after_receipt` is called with their number."""
+    """The outlet of an agent with its spool; `after_receipt` is called after each receipt."""
 
     def __init__(self, truth: KnownTruth, folder: Path) -> None:
         self.truth = truth
-        self.after_receipt: Callable[[int], None] = lambda _: None
+        self.receipts = 0
+        self.after_receipt: Callable[[], None] = lambda: None
         self._folder = folder / truth.name
-        self._receipts = self._idle_samples = 0
-        self._durable = -1
-        spool = Spool(str(self._folder / "spool"))
-        for number in range(truth.samples):
-            spool.append(EncodedSample("run", number, encode_snapshot(truth.sample(number))))
-        self._spool = spool
+        self._files = self._folder / "spool"
+        self._starts = self._idle_samples = 0
         self._outlet: PushOutlet | None = None
+        self._spool = Spool(str(self._files))
+        for number in range(truth.samples):
+            taken = EncodedSample("run", number, encode_snapshot(truth.sample(number)))
+            self._spool.append(taken)
+        self._backlog = set(self._files.iterdir())
 
     def connect(self, url: str, join_token: str) -> None:
         """Start to send, the oldest sample first."""
         session = _Session(self, HubConnection(url), CredentialFile(str(self._folder)), join_token)
         self._outlet = PushOutlet(session, ReportBuffer(self._spool))
+        self._starts += 1
 
     def report(self) -> None:
         """Take one more sample: a receipt, which says what is durable, is for a report."""
         assert self._outlet is not None
-        self._outlet.publish(self.truth.idle_sample(self._idle_samples))
+        run_id = f"run-{self._starts}"
+        self._outlet.publish(self.truth.idle_sample(self._idle_samples, run_id))
         self._idle_samples += 1
 
     @property
     def is_done(self) -> bool:
         """Whether the hub has called the whole backlog durable."""
-        return self._durable >= self.truth.samples - 1
+        return self._backlog.isdisjoint(self._files.iterdir())
+
+    def kill(self) -> None:
+        """End it without a chance to save what is in its memory; `connect` starts the next."""
+        outlet = self._outlet
+        assert outlet is not None
+        outlet._closing.set()
+        outlet._wake.set()
+        outlet._session.close()
+        if outlet._sender is not None:
+            outlet._sender.join()
+        self._spool.close()
+        self._outlet, self._spool = None, Spool(str(self._files))
 
     def close(self) -> None:
         if self._outlet is not None:
             self._outlet.close()
 
-    def handle_receipt(self, receipt: Receipt) -> None:
-        """Note what is durable, and let the test act before the next report."""
-        if receipt.kept is not None:
-            self._durable = receipt.kept
-        self._receipts += 1
-        self.after_receipt(self._receipts)
-
 
 class _Session(HubSession):
-    """A session that shows its receipts to the agent."""
+    """A session that counts its receipts for the agent."""
 
     def __init__(self, agent: BacklogAgent, *args: Any) -> None:
         super().__init__(*args)
@@ -149,5 +158,6 @@ class _Session(HubSession):
 
     def send_report(self, *args: Any, **kwargs: Any) -> Receipt:
         receipt = super().send_report(*args, **kwargs)
-        self._agent.handle_receipt(receipt)
+        self._agent.receipts += 1
+        self._agent.after_receipt()
         return receipt

@@ -3,14 +3,14 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from fleet_smi.client.hub import HubClient
 from tests.end_to_end.programs import Lab, LoopbackHub
-from tests.hub.history.known_truth import BacklogAgent, KnownTruth
+from tests.hub.history.known_truth import GPUS, BacklogAgent, KnownTruth
 from tests.machines import wait_until
 
 # The time of a sample is off by what its report waited for the hub, which may have been starting.
@@ -25,58 +25,70 @@ def hub(tmp_path: Path, where: str) -> Iterator[LoopbackHub]:
     lab.close()
 
 
-def send_all(hub: LoopbackHub, agents: list[BacklogAgent]) -> None:
-    """Let them send their backlogs until all of each is durable."""
-    token = hub.command("token", "add", "--role", "join").stdout.strip()
-    try:
-        for agent in agents:
-            agent.connect(hub.url, token)
-
-        def all_done() -> bool:
-            for agent in agents:
-                agent.report()
-            return all(agent.is_done for agent in agents)
-
-        wait_until(all_done, 120)
-    finally:
-        for agent in agents:
-            agent.close()
-
-
 def check_history(hub: LoopbackHub, truth: KnownTruth) -> None:
-    """Compare what the hub answers with what there was."""
-    since = truth.start - 3600
+    """Compare the processes on each GPU, and the time of each person, with what there was."""
     seconds = defaultdict[tuple[str, str], float](float)
     pids = list[tuple[str, int]]()
     with closing(HubClient(hub.url)) as client:
-        for row in client.occupancies(since, time.time(), node=truth.name).rows:
-            for one in row.occupancies:
-                seconds[row.gpu.uuid, one.holder.user] += one.sums.gpu_seconds
-                pids.append((row.gpu.uuid, one.holder.pid))
-        by_user = {row.name: row.sums.gpu_seconds for row in client.usages(since).rows}
-    expected = truth.gpu_seconds()
+        found = client.occupancies(truth.start - 3600, time.time(), node=truth.name)
+    for row in found.rows:
+        for one in row.occupancies:
+            seconds[row.gpu.uuid, one.holder.user] += one.sums.gpu_seconds
+            pids.append((row.gpu.uuid, one.holder.pid))
     assert sorted(pids) == sorted((job.uuid, job.pid) for job in truth.jobs)
-    assert seconds == {key: pytest.approx(expected[key], abs=TOLERANCE_SECONDS) for key in expected}
-    totals = defaultdict[str, float](float)
-    for (_, user), amount in expected.items():
-        totals[user] += amount
-    assert {user: by_user[user] for user in totals} == {
-        user: pytest.approx(amount, abs=3 * TOLERANCE_SECONDS) for user, amount in totals.items()
+    assert seconds == {
+        key: pytest.approx(expected, abs=TOLERANCE_SECONDS)
+        for key, expected in truth.gpu_seconds().items()
     }
 
 
-@pytest.mark.parametrize("interval_seconds", [60.0, 300.0])
-def test_a_hub_killed_between_two_reports_of_a_backlog_records_all_of_it(
-    hub: LoopbackHub, tmp_path: Path, interval_seconds: float
-) -> None:
-    truth = KnownTruth("node", interval_seconds, 250, seed=1)
-    agent = BacklogAgent(truth, tmp_path)
+def check_usage(hub: LoopbackHub, truths: list[KnownTruth]) -> None:
+    """Compare the sums of each person with what there was."""
+    expected = defaultdict[str, float](float)
+    for truth in truths:
+        for (_, user), seconds in truth.gpu_seconds().items():
+            expected[user] += seconds
+    since = min(truth.start for truth in truths) - 3600
+    with closing(HubClient(hub.url)) as client:
+        found = {row.name: row.sums.gpu_seconds for row in client.usages(since).rows}
+    assert {user: found[user] for user in expected} == {
+        user: pytest.approx(seconds, abs=len(truths) * GPUS * TOLERANCE_SECONDS)
+        for user, seconds in expected.items()
+    }
 
-    def kill_after_the_first(receipts: int) -> None:
-        if receipts == 1:
+
+def test_what_is_killed_while_backlogs_are_sent_costs_nobody_a_second(
+    hub: LoopbackHub, tmp_path: Path
+) -> None:
+    truths = [KnownTruth("often", 60.0, 250, seed=1), KnownTruth("seldom", 300.0, 250, seed=1)]
+    agents = often, seldom = [BacklogAgent(truth, tmp_path) for truth in truths]
+    token = hub.command("token", "add", "--role", "join").stdout.strip()
+
+    def kill_hub_after_the_first() -> None:
+        # Before it has saved anything; the next report is sent to a hub that knows no node.
+        if often.receipts == 1:
             hub.program.kill()
             hub.start()
 
-    agent.after_receipt = kill_after_the_first
-    send_all(hub, [agent])
-    check_history(hub, truth)
+    often.after_receipt = kill_hub_after_the_first
+    killed = set[str]()
+
+    def all_done() -> bool:
+        for agent in agents:
+            if agent.receipts >= 2 and agent.truth.name not in killed:
+                killed.add(agent.truth.name)
+                agent.kill()
+                agent.connect(hub.url, token)
+            agent.report()
+        return all(agent.is_done for agent in agents)
+
+    with ExitStack() as stack:
+        for agent in agents:
+            stack.callback(agent.close)
+            agent.connect(hub.url, token)
+        wait_until(all_done, 120)
+    assert killed == {"often", "seldom"}
+    assert seldom.receipts > 2
+    for truth in truths:
+        check_history(hub, truth)
+    check_usage(hub, truths)
