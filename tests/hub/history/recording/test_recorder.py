@@ -91,4 +91,4 @@ def test_the_hours_of_removed_nodes_are_forgotten_when_they_are_over() -> None:
         story.report_every_second(second, second + 10, busy_gpu(1), node=name)
         history.remove_node(f"id-of-{name}", NOON + second + 10)
         fleet.remove(f"id-of-{name}")
-    assert history._ended_hours.keys() == {"id-of-two"}
+    assert len(history._ended_hours) == 1

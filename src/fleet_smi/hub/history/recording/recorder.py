@@ -11,10 +11,9 @@ from typing import TypeVar
 
 from fleet_smi.errors import StateError
 from fleet_smi.fleet.fleet import FleetChange, FleetState
+from fleet_smi.hub.history.recording.ended_hours import EndedHours
 from fleet_smi.hub.history.recording.history_storage import HistoryStorage
 from fleet_smi.hub.history.recording.late_reports import LateReports
-from fleet_smi.hub.history.recording.ledger import Ledger
-from fleet_smi.hub.history.recording.ledger_state import LedgerState
 from fleet_smi.hub.history.recording.node_descriptions import NodeDescriptions
 from fleet_smi.hub.history.recording.node_recorder import NodeRecorder
 from fleet_smi.hub.history.recording.recording_faults import RecordingFaults
@@ -22,14 +21,12 @@ from fleet_smi.hub.history.recording.restore import restore_recorders
 from fleet_smi.hub.history.recording.ribbon import RibbonCounter
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
-from fleet_smi.hub.history.recording.usage import UsageBuckets, hour_start
 from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.history import Gap
 from fleet_smi.model.units import format_duration
 
 logger = logging.getLogger(__name__)
-
 _T = TypeVar("_T")
 _CHECK_SECONDS = _FLUSH_SECONDS = 2.0
 # A check looks at all nodes of a small fleet, and at a quarter of a large one.
@@ -44,9 +41,7 @@ class HistoryRecorder:
         self._storage = storage
         self._recorders: dict[str, NodeRecorder] = {}
         self._late: dict[str, LateReports] = {}
-        # Of recorders that have ended. A row of sums replaces the stored one of its hour: that of
-        # the node's next recorder must have these as well.
-        self._ended_hours: dict[str, UsageBuckets] = {}
+        self._ended_hours = EndedHours()
         self._descriptions = NodeDescriptions(fleet)
         self._ribbon = RibbonCounter()
         self._batch = WriteBatch()
@@ -94,9 +89,7 @@ class HistoryRecorder:
             self._check_nodes()
         if not now < self._flush_due <= now + _FLUSH_SECONDS:
             self.flush()
-        for row in self._storage.take_rejected():
-            if row.node_id is not None:
-                self._faults.record(row.node_id, row.error)
+        self._faults.record_rejected(self._storage.take_rejected())
 
     @property
     def latest_report_at(self) -> float:
@@ -132,7 +125,7 @@ class HistoryRecorder:
             if node_id in self._late:
                 self._end_late(self._late[node_id])
             recorder.end_by(now, self._batch)
-            self._keep_hour(recorder)
+            self._ended_hours.add(node_id, recorder.ledger, self._now)
         except Exception as error:  # noqa: BLE001  # see `_set_aside`
             self._set_aside(node_id, error)
         self._ribbon.count(previous, ())
@@ -256,21 +249,9 @@ class HistoryRecorder:
         self._batch.moments += self._ribbon.next_point(now, self._recorders.values())
 
     def _add_recorder(self, node_id: str) -> NodeRecorder:
-        buckets = list(self._ended_hours.pop(node_id, {}).items())
-        ledger = Ledger(node_id, LedgerState(buckets=buckets))
-        recorder = NodeRecorder(node_id, self._fleet.thresholds, ledger)
-        self._recorders[node_id] = recorder
-        return recorder
-
-    def _keep_hour(self, recorder: NodeRecorder) -> None:
-        """Keep the sums of the current hour of a recorder that has ended."""
-        hour = hour_start(self._now) if self._now > -inf else 0
-        self._ended_hours = {
-            node_id: buckets
-            for node_id, buckets in self._ended_hours.items()
-            if any(bucket.hour >= hour for bucket in buckets)
-        }
-        self._ended_hours[recorder.node_id] = recorder.ledger.hour_buckets
+        ledger = self._ended_hours.next_ledger(node_id)
+        self._recorders[node_id] = NodeRecorder(node_id, self._fleet.thresholds, ledger)
+        return self._recorders[node_id]
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
         previous, interval_rows = recorder.states, self._batch.interval_row_count
@@ -354,7 +335,7 @@ class HistoryRecorder:
             with suppress(Exception):
                 recorder.abandon(ended)
                 self._batch.extend(ended)
-                self._keep_hour(recorder)
+                self._ended_hours.add(node_id, recorder.ledger, self._now)
         self._faults.record(node_id, error)
 
     def _next_recorders(self) -> list[NodeRecorder]:

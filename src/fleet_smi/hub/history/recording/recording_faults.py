@@ -1,9 +1,10 @@
 """Faults of history recording: which nodes failed when, shown until they are recorded again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from math import inf
 
 from fleet_smi.fleet.node_faults import NodeFaults
+from fleet_smi.hub.history.recording.rows import RejectedRow
 
 # A node whose recorder failed gets a new one; its fault is shown for at least this long.
 _SHOWN_SECONDS = 60.0
@@ -21,6 +22,12 @@ class RecordingFaults:
         """Record a failure of the recorder of a node."""
         self._failed_at[node_id] = self._now
         self._faults.record("history", node_id, error)
+
+    def record_rejected(self, rows: Iterable[RejectedRow]) -> None:
+        """Record the rows of nodes that the database rejects."""
+        for row in rows:
+            if row.node_id is not None:
+                self.record(row.node_id, row.error)
 
     def clear_recovered(self, now: float, recorded: Collection[str]) -> None:
         """Clear the faults of nodes that have been recorded again for a while."""
