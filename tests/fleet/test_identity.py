@@ -373,3 +373,22 @@ def test_a_clone_of_a_machine_that_is_off_joins_under_an_id_of_its_own() -> None
     # The machine itself, which has lost its credential: that is refused, and an admin decides.
     assert join(fleet, node, NOON + HOUR, boot_id="another") == ID
     assert join(fleet, node, NOON + HOUR, name="renamed") == ID
+
+
+@pytest.mark.parametrize("source", ["push", "pull"])
+def test_the_remedy_names_the_clone_its_old_entry_and_what_its_transport_needs(source: str) -> None:
+    fleet = FleetState()
+    origin: IdOrigin = "credential" if source == "push" else "report"
+    first, clone = (
+        Sender(name, PUSH if source == "push" else Via("pull", name), origin=origin)
+        for name in ("gpu01", "gpu02")
+    )
+    for tick in range(0, 8, 2):
+        send(fleet, first, NOON + tick)
+        send(fleet, clone, NOON + tick + 1)
+    found = by_name(fleet, NOON + 8)
+    for name, where in (("gpu01", "On gpu02 ("), ("gpu02", "On this machine run")):
+        trouble = found[name].trouble or ""
+        assert where in trouble
+        assert trouble.endswith(f"Then run `fleet-smi nodes remove {ID}@gpu02`")
+        assert ("credential.json" in trouble) == (source == "push")

@@ -30,7 +30,8 @@ def is_loopback(host: str) -> bool:
 @lru_cache(4096)  # it is called for every report
 def remote_address(host: str) -> str | None:
     """Return the address of another machine; `None` for loopback, which is no machine's own."""
-    return host if host and not is_loopback(host) else None
+    address = parse_address(host)
+    return None if address is None or address.is_loopback else str(address)
 
 
 class IpNetworks:

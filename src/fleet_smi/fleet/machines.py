@@ -19,12 +19,13 @@ JITTER_SECONDS = 2.0
 _BOOT_TIME_ERROR_SECONDS = 5.0
 # Without an interval, as with `--ssh` without a hub: how long a machine counts as running.
 _DEFAULT_TIMEOUT_SECONDS = 900.0
-NEW_MACHINE_ID = (
-    "`rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup`, "
-    "remove credential.json from the state folder of its agent, and start the agent with the line "
-    "that `fleet-smi hub join-command` prints"
+NEW_MACHINE_ID = "`rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup`"
+"""What to run on a clone, so that it is a machine of its own."""
+JOIN_AS_NEW = (
+    f"{NEW_MACHINE_ID}, remove credential.json from the state folder of its agent, and start the "
+    "agent with the line that `fleet-smi hub join-command` prints"
 )
-"""What to do on a clone, so that it is a machine of its own."""
+"""The same for a clone whose agent pushes: it needs a credential of its own, too."""
 _NOT_IN_AN_ID = compile_pattern(r"[^0-9A-Za-z._:-]+")
 _MAX_ID_LENGTH = 160
 

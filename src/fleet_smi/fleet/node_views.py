@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from fleet_smi.fleet.identity import NodeIdentities
-from fleet_smi.fleet.machines import NEW_MACHINE_ID
+from fleet_smi.fleet.machines import JOIN_AS_NEW, NEW_MACHINE_ID
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.model.fleet import NodeView
@@ -79,10 +79,13 @@ def _with_shared_id_warning(
     names = ", ".join(named) + (f" and {more} more" if more else "")
     # The clone, never the first: to remove its entry would revoke the credential of both.
     where = "this machine" if is_clone else names
-    old_id = parts.node.node_id if is_clone else others[0].node_id
+    old_ids = [parts.node.node_id] if is_clone else [each.node_id for each in others[:_MAX_NAMED]]
+    via = parts.node.via if is_clone or others[0].via is None else others[0].via.source
+    steps = JOIN_AS_NEW if via == "push" else f"{NEW_MACHINE_ID} and restart its agent"
+    removals = ", ".join([f"`fleet-smi nodes remove {old_id}`" for old_id in old_ids])
     message = (
-        f"has the same machine-id as {names}: one is a clone of the other. On {where} run "
-        f"{NEW_MACHINE_ID}. Then run `fleet-smi nodes remove {old_id}`"
+        f"has the same machine-id as {names}: one is a clone of the other. On {where} run {steps}. "
+        f"Then run {removals}"
     )
     trouble = "; ".join(filter(None, (message, parts.node.trouble)))
     return replace(parts, node=replace(parts.node, trouble=trouble))

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Row, bindparam, insert, select, updat
 from sqlalchemy.exc import IntegrityError
 
 from fleet_smi.errors import AlreadyJoined, Refused, UsageError
-from fleet_smi.fleet.machines import NEW_MACHINE_ID
+from fleet_smi.fleet.machines import JOIN_AS_NEW
 from fleet_smi.hub.database import (
     bump_credentials_revision,
     read_transaction,
@@ -139,7 +139,7 @@ class TokenStore:
         except IntegrityError:
             raise AlreadyJoined(
                 "this node id already has a credential; if this machine is a clone of that node, "
-                f"run on it {NEW_MACHINE_ID}; if it is that node, and has lost its credential, run "
+                f"run on it {JOIN_AS_NEW}; if it is that node, and has lost its credential, run "
                 f"`fleet-smi hub token revoke {node_id}` on the hub's machine and join again",
                 sanitize_text(name, _MAX_TEXT_LENGTH) or node_id,
             ) from None

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.errors import AlreadyJoined, Refused
-from fleet_smi.fleet.machines import NEW_MACHINE_ID
+from fleet_smi.fleet.machines import JOIN_AS_NEW
 from fleet_smi.hub.refusals import Refusal
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.auth import bearer_token
@@ -66,7 +66,7 @@ def _refusal_message(context: RequestContext, error: Refused, node_id: str) -> s
         return error.message
     return (
         f"this node id already has a credential; {node.name} reports with it now: if this machine "
-        f"is a clone of it, run on this machine {NEW_MACHINE_ID}"
+        f"is a clone of it, run on this machine {JOIN_AS_NEW}"
     )
 
 
