@@ -19,6 +19,7 @@ from fleet_smi.hub.credentials import Identity
 from fleet_smi.hub.refusals import Refusal
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.server.auth import bearer_token
+from fleet_smi.server.body_memory import BodyMemory
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
 from fleet_smi.server.refusal_limit import CLOSE, RefusalLimiter
@@ -62,6 +63,9 @@ _REVOKED = (
 _UNKNOWN_CREDENTIAL = ("this hub does not know its credential", _JOIN)
 _NO_CREDENTIAL = ("it reports without a credential", _JOIN)
 _NO_NODE = ("its token is not that of a node", _JOIN)
+NO_MEMORY = HttpError(
+    503, "busy", "too many reports are being sent to this hub at the same time: retry", 1
+)
 _STARTING = HttpError(503, "not_ready", "the hub is starting or stopping: retry", 1)
 
 
@@ -118,6 +122,7 @@ class ReportHandler:
         self._access = services.access
         self._credentials = services.credentials
         self._hosts = hosts
+        self.body_memory = BodyMemory()
         self._budget = ReportBudget(services.node_budget_seconds, time.monotonic)
         # One thread: two would only compete for the interpreter.
         self._decoder = ThreadPoolExecutor(1, "decoder")
@@ -131,12 +136,7 @@ class ReportHandler:
         if isinstance(sender, HttpError):
             response: ReportResponse | HttpError = sender
         else:
-            body = await self._read_body(receive, sender)
-            # What follows of a body that is refused before its end is not read.
-            is_last = isinstance(body, HttpError)
-            response = (
-                body if isinstance(body, HttpError) else await self.handle_later(body, sender)
-            )
+            response, is_last = await self._read_and_handle(receive, sender)
         if self.is_refusal(response):
             address = self.client_address(scope["headers"], peer)
             is_last = await self.refusals.wait(address) or is_last
@@ -144,22 +144,40 @@ class ReportHandler:
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
-    async def _read_body(self, receive: Receive, sender: ReportSender) -> bytes | HttpError:
+    async def _read_and_handle(
+        self, receive: Receive, sender: ReportSender
+    ) -> tuple[ReportResponse | HttpError, bool]:
+        """Return the response, and whether it was made before the end of the body."""
+        chunks: list[bytes] = []
+        try:
+            refusal = await self._read_body(receive, sender, chunks)
+            if refusal is not None:
+                return refusal, True
+            return await self.handle_later(b"".join(chunks), sender), False
+        finally:
+            self.body_memory.release(sum(map(len, chunks)))
+
+    async def _read_body(
+        self, receive: Receive, sender: ReportSender, chunks: list[bytes]
+    ) -> HttpError | None:
         """Read a body and charge it as it comes: its size may not have been announced."""
-        chunks, size, more = [], 0, True
+        size, more = 0, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return _DISCONNECTED
-            chunks.append(message.get("body", b""))
-            charged, size = max(size, sender.charged_bytes), size + len(chunks[-1])
+            chunk = message.get("body", b"")
+            if not self.body_memory.reserve(len(chunk)):
+                return NO_MEMORY
+            chunks.append(chunk)
+            charged, size = max(size, sender.charged_bytes), size + len(chunk)
             if size > MAX_REPORT_BYTES:
                 return _TOO_LARGE
             refusal = self._budget.charge(sender.identity, max(0, size - charged))
             if refusal is not None:
                 return refusal
             more = message.get("more_body", False)
-        return b"".join(chunks)
+        return None
 
     @staticmethod
     def is_refusal(response: ReportResponse | HttpError) -> bool:

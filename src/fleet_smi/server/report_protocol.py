@@ -15,6 +15,7 @@ from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.refusal_limit import CLOSE
 from fleet_smi.server.report_handler import (
+    NO_MEMORY,
     ReportHandler,
     ReportResponse,
     ReportSender,
@@ -43,12 +44,15 @@ class ReportProtocol(HeadLimitProtocol):
         self._deferred: list[bytes] = []
         self._handling: asyncio.Task[ReportResponse | HttpError] | None = None
         self._held: _HeldAnswer | None = None
+        self._reserved_bytes = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget an answer that is held."""
         if self._held is not None and self._reports is not None:
             self._held.timer.cancel()
             self._reports.refusals.release(self._held.address)
+        if self._handling is None:
+            self._release_body()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -105,6 +109,8 @@ class ReportProtocol(HeadLimitProtocol):
             return
         method = self.parser.get_method().decode("ascii")
         self._sender = self._reports.admit(method, self.headers, self._peer)
+        if isinstance(self._sender, ReportSender):
+            self._sender = self._reserve_body(self._sender)
         if isinstance(self._sender, HttpError):
             # Before the body has arrived; the rest is discarded and the connection stays usable.
             self._respond(self._sender)
@@ -128,6 +134,7 @@ class ReportProtocol(HeadLimitProtocol):
                 self._handle_later(self._reports, body, self._sender)
                 return
             self._respond(self._reports.handle(body, self._sender))
+            self._release_body()
         if self._held is None:
             self.start_idle_timeout()
 
@@ -154,6 +161,18 @@ class ReportProtocol(HeadLimitProtocol):
             self.transport.write(_encode_response(response, CLOSE))
             self.transport.close()
 
+    def _reserve_body(self, sender: ReportSender) -> ReportSender | HttpError:
+        if self._reports is not None:
+            if not self._reports.body_memory.reserve(sender.charged_bytes):
+                return NO_MEMORY
+            self._reserved_bytes = sender.charged_bytes
+        return sender
+
+    def _release_body(self) -> None:
+        if self._reports is not None:
+            self._reports.body_memory.release(self._reserved_bytes)
+            self._reserved_bytes = 0
+
     def _handle_later(self, reports: ReportHandler, body: bytes, sender: ReportSender) -> None:
         """Answer a large report when it is handled; read nothing more until then."""
         self._deadline = inf
@@ -164,6 +183,7 @@ class ReportProtocol(HeadLimitProtocol):
 
     def _write_receipt(self, handled: asyncio.Task[ReportResponse | HttpError]) -> None:
         self._handling = None
+        self._release_body()
         if self.transport.is_closing() or handled.cancelled():
             return
         self._respond(handled.result())
