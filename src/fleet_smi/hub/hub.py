@@ -295,7 +295,8 @@ class Hub:
         return self._failure_logs.setdefault(via, FailureLog(logger, f"{via.source}:{via.target}"))
 
     def _log_recovery(self, via: Via) -> None:
-        failure_log = self._failure_logs.pop(via, None)
+        # It stays: a sender of good and bad reports in turns must not fill the log.
+        failure_log = self._failure_logs.get(via)
         if failure_log is not None:
             failure_log.record_success()
 
