@@ -97,6 +97,28 @@ def test_pipelined_refusals_are_limited_too(hub: ThreadedHub) -> None:
     assert received.count(b"HTTP/1.1 4") < 400
 
 
+def test_what_is_not_http_is_limited_too_and_not_logged(
+    hub: ThreadedHub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter = hub.server._app.report_handler.refusals
+    monkeypatch.setattr(refusal_limit, "_DELAY_SECONDS", 1.0)
+    with ExitStack() as stack:
+        for _ in range(1_000):
+            line = stack.enter_context(connect(hub))
+            line.sendall(b"\x16\x03\x01 not HTTP\r\n\r\n")
+            if limiter._held:
+                break
+            line.recv(1 << 16)
+        else:
+            pytest.fail("never limited")
+        upgrade = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n"
+        line = stack.enter_context(connect(hub))
+        line.sendall(f"{upgrade}Upgrade: websocket\r\n\r\n".encode())
+        assert line.recv(1 << 16).startswith(b"HTTP/1.1 200")
+    assert not [each for each in caplog.records if each.name.startswith("uvicorn")]
+    wait_until(lambda: not limiter._held)
+
+
 def test_a_laboratory_behind_the_same_address_gets_in_at_once(
     hub: ThreadedHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

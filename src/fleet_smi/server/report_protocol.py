@@ -24,6 +24,7 @@ from fleet_smi.wire.report import MAX_INLINE_BYTES
 
 _URL = ReportHandler.path.encode()
 _REQUEST_START = b"POST %b " % _URL
+_NOT_HTTP = HttpError(400, "not_http", "this is not an HTTP request")
 
 
 class _HeldAnswer(NamedTuple):
@@ -149,12 +150,25 @@ class ReportProtocol(HeadLimitProtocol):
             is_refusal = self._reports.is_refusal(response)
             seconds = self._reports.refusals.hold(address) if is_refusal else None
             if seconds is not None:
-                self._deadline = inf
-                self.transport.pause_reading()
-                timer = self.loop.call_later(seconds, self._close_refused, response)
-                self._held = _HeldAnswer(timer, address)
+                self._hold(seconds, response, address)
                 return
         self.transport.write(_encode_response(response))
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP and close; counted like any other refused request."""
+        if self._held is not None:
+            return
+        seconds = None if self._reports is None else self._reports.refusals.hold(self._peer)
+        if seconds is None:
+            super().send_400_response(msg)
+        else:
+            self._hold(seconds, _NOT_HTTP, self._peer)
+
+    def _hold(self, seconds: float, response: ReportResponse | HttpError, address: str) -> None:
+        self._deadline = inf
+        self.transport.pause_reading()
+        timer = self.loop.call_later(seconds, self._close_refused, response)
+        self._held = _HeldAnswer(timer, address)
 
     def _close_refused(self, response: ReportResponse | HttpError) -> None:
         if not self.transport.is_closing():

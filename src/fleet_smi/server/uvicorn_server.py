@@ -102,6 +102,8 @@ async def serve(
         ws="none",
         lifespan="off",
         log_config=None,
+        # Its warnings are about requests that are malformed: strangers would fill the log.
+        log_level="error",
         access_log=False,
         server_header=False,
         date_header=False,
