@@ -5,7 +5,8 @@ from fleet_smi.model.snapshot import CollectorRun, FaultKind, Snapshot
 
 # What a driver that fails means for each GPU that is listed in spite of it.
 _FAULTS: tuple[FaultKind, ...] = ("mismatch", "not_answering", "unreadable", "missing")
-_OTHER_SUBJECTS = ("host", "hostname", "network", "processes")
+# A node of cluster-smi that lists no GPU may have none: its report does not say.
+_NOT_DRIVERS = ("host", "hostname", "network", "processes", "cluster-smi")
 
 
 def driver_failure(machine: Snapshot | NodeView) -> CollectorRun | None:
@@ -16,7 +17,7 @@ def driver_failure(machine: Snapshot | NodeView) -> CollectorRun | None:
     if any(gpu.fault is None or gpu.fault.kind not in _FAULTS for gpu in machine.gpus):
         return None
     failed = (run for run in machine.runs if run.outcome == "failed")
-    return next((run for run in failed if run.name not in _OTHER_SUBJECTS), None)
+    return next((run for run in failed if run.name not in _NOT_DRIVERS), None)
 
 
 def driver_error(machine: Snapshot | NodeView) -> str | None:

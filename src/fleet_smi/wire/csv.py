@@ -7,16 +7,14 @@ CsvValue = str | int | float | bool | None
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def encode_csv(rows: Iterable[Sequence[CsvValue]], line_end: str = "\r\n") -> str:
+def encode_csv(rows: Iterable[Sequence[CsvValue]]) -> str:
     """Encode rows; unknown is an empty cell, booleans are `true` and `false`."""
     # Imported here: most commands write no CSV.
     import csv
     import io
 
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator=line_end).writerows(
-        [_escape(cell) for cell in row] for row in rows
-    )
+    csv.writer(text).writerows([_escape(cell) for cell in row] for row in rows)
     return text.getvalue()
 
 

@@ -21,7 +21,7 @@ def encode(view: FleetView) -> str:
     """Encode the fleet; what is not measured is empty."""
     rows = [COLUMNS, *(_row(node, number, gpu) for node, number, gpu in _numbered(view))]
     # As web-gpu-monitor writes it: a shell script would read "alice\r" from RFC 4180's lines.
-    return encode_csv(rows, line_end="\n")
+    return encode_csv(rows).replace("\r\n", "\n")
 
 
 def _numbered(view: FleetView) -> Iterable[tuple[NodeView, int, JudgedGpu]]:
