@@ -1,13 +1,22 @@
 """Identity, interval and age of cluster-smi nodes."""
 
+from math import isfinite
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fleet_smi.compat.cluster_smi import shared_names
-from fleet_smi.compat.cluster_smi.codec import NodeMessage, decode_node
+from fleet_smi.compat.cluster_smi.codec import (
+    NodeMessage,
+    decode_cluster,
+    decode_node,
+    encode_cluster,
+)
 from fleet_smi.compat.cluster_smi.nodes import PushedNodes, RouterNodes
-from fleet_smi.errors import Refused
+from fleet_smi.compat.cluster_smi.table import TableOptions, render
+from fleet_smi.errors import Refused, Undecodable
 from fleet_smi.fleet.fleet import FleetState, Via
 from tests.builders import NOON
 from tests.compat.cluster_smi.messages import TIME, device, encode_message, node, node_of_2018
@@ -143,6 +152,22 @@ def test_a_dead_node_is_as_old_as_its_stamp_says_unless_that_is_in_the_future(
     routed, dead = RouterNodes(), node_message("dead", NOON - died_before)
     assert [ask(routed, at, dead) for at in (0, 6)] == [[], []]
     assert ask(routed, 12, dead) == [("dead", age)]
+
+
+@given(st.integers(-(2**63), 2**64 - 1), st.integers(-(2**63), 2**64 - 1))
+def test_any_time_of_a_dead_node_can_be_shown(seconds: int, nanoseconds: int) -> None:
+    routed, fleet = RouterNodes(), FleetState()
+    try:
+        dead = decode_node(encode_message(node(device(), Time=[seconds, nanoseconds])))
+    except Undecodable:
+        return
+    for at in (0, 12):
+        for snapshot, age in routed.new_snapshots([dead], NOON + at):
+            assert isfinite(age)
+            fleet.apply(snapshot, NOON + at - age)
+    view = fleet.view(NOON + 30)
+    assert [each.name for each in decode_cluster(encode_cluster(view))] == ["gpu01"]
+    assert "| gpu01 " in render(view, TableOptions(last_seen=True))
 
 
 def test_a_node_that_comes_back_is_delivered_again() -> None:
