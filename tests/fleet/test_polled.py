@@ -71,3 +71,15 @@ def test_the_interval_of_a_node_overrides_that_of_the_polls() -> None:
     fleet.view(2.0)
     fleet.now += 60.0
     assert not fleet.view(2.0).nodes[0].silent
+
+
+def test_since_does_not_lie_in_the_future_after_the_clock_was_set_back() -> None:
+    source = ScriptedSource()
+    fleet = Fleet(source)
+    source.put(reported("a"))
+    fleet.view(2.0)
+    fleet.now -= 3600.0
+    source.put(failed("a"))
+    view = fleet.view(2.0)
+    assert all(gpu.verdict.since <= view.taken_at for gpu in view.nodes[0].gpus)
+    assert view.nodes[0].age_seconds == 0.0

@@ -257,14 +257,16 @@ class FleetState:
         """The time of the latest report of any node; minus infinity without any."""
         return max([node.at for node in self._nodes.values()], default=-inf)
 
-    def rewind(self, now: float) -> None:
-        """Continue at `now`, because the hub's clock was set back to it."""
+    def shift_times(self, seconds: float) -> None:
+        """Move all times by the seconds by which the hub's clock was set.
+
+        What has lasted for an hour has still lasted for an hour, whatever the clock says now.
+        """
+        self._inventories.shift_times(seconds)
+        self.identities.shift_times(seconds)
         for node in self._nodes.values():
-            if node.at > now:
-                # Else a restarted agent would count as late, and a dead node as reporting.
-                node.at = now
-                node.wake_at = node.silent_at(self.thresholds)
-                self._mark_dirty(node.node_id)
+            node.shift_times(seconds, self.thresholds)
+            self._mark_dirty(node.node_id)
 
     def take_dirty(self) -> set[str]:
         """Return and clear the ids of the nodes that changed, removed ones included."""

@@ -56,6 +56,12 @@ class NodeIdentities:
         """Set the routes of this hub: its targets, and the sources that have no list of them."""
         self._routes = frozenset(targets), frozenset(open_sources)
 
+    def shift_times(self, seconds: float) -> None:
+        """Move all times, because the hub's clock was set."""
+        for machines in self._machines.values():
+            for machine in machines:
+                machine.shift_times(seconds)
+
     def identify(
         self,
         snapshot: Snapshot,

@@ -30,6 +30,14 @@ class Inventory(Struct, omit_defaults=True):
         """Return a copy that later changes do not affect."""
         return Inventory(dict(self.claims), dict(self.missing))
 
+    def shift_times(self, seconds: float) -> None:
+        """Move all times, because the hub's clock was set."""
+        self.claims = {uuid: since + seconds for uuid, since in self.claims.items()}
+        self.missing = {
+            uuid: replace(entry, seen_at=entry.seen_at + seconds)
+            for uuid, entry in self.missing.items()
+        }
+
 
 class InventoryIndex:
     """Which node reported each GPU last, over the whole fleet."""
@@ -44,6 +52,11 @@ class InventoryIndex:
         for uuid, since in inventory.claims.items():
             if uuid not in self._last_claims or self._last_claims[uuid][1] < since:
                 self._last_claims[uuid] = node_id, since
+
+    def shift_times(self, seconds: float) -> None:
+        """Move all times, because the hub's clock was set."""
+        claims = self._last_claims.items()
+        self._last_claims = {uuid: (node_id, at + seconds) for uuid, (node_id, at) in claims}
 
     def forget(self, node_id: str, uuids: Iterable[str]) -> None:
         """Drop the claims of this node to these GPUs."""

@@ -10,6 +10,7 @@ from math import inf
 from re import compile as compile_pattern
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.snapshot import Snapshot
@@ -138,6 +139,16 @@ class Machine:
             self.at = at
             self.until = at + (_DEFAULT_TIMEOUT_SECONDS if timeout is None else timeout)
 
+    def shift_times(self, seconds: float) -> None:
+        """Move all times, because the hub's clock was set."""
+        self.at, self.until, self.since = (
+            self.at + seconds,
+            self.until + seconds,
+            self.since + seconds,
+        )
+        self.evidence = _shifted(self.evidence, seconds)
+        self.rival = None if self.rival is None else _shifted(self.rival, seconds)
+
     def runs_beside(self, evidence: Evidence) -> bool:
         """Return whether a report that differs from it shows that two machines run now."""
         own = self.evidence
@@ -176,6 +187,11 @@ def is_other_host(machines: Iterable[Machine], joining: Evidence) -> bool:
     known = [machine.evidence for machine in machines]
     boots = {evidence.boot_id for evidence in known}
     return not boots & {None, joining.boot_id} and joining.name not in {each.name for each in known}
+
+
+def _shifted(evidence: Evidence, seconds: float) -> Evidence:
+    booted_at = None if evidence.booted_at is None else evidence.booted_at + seconds
+    return replace(evidence, at=evidence.at + seconds, booted_at=booted_at)
 
 
 def closest(machines: Sequence[Machine], evidence: Evidence) -> Machine:

@@ -13,7 +13,12 @@ from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.sequences import SequenceTracker
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.uuids import snapshot_uuids
-from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing, apply_sample
+from fleet_smi.model.verdict.hysteresis import (
+    SampleTiming,
+    Standing,
+    apply_sample,
+    shift_standing,
+)
 from fleet_smi.model.verdict.judge import apply_silence, silence_timeout
 from fleet_smi.model.verdict.process_group import EMPTY_GROUP
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -193,6 +198,19 @@ class NodeState:
         self.standings = standings
         transitions, self.occupancy_changed = _changes(previous, standings)
         return transitions
+
+    def shift_times(self, seconds: float, thresholds: Thresholds) -> None:
+        """Move all times, because the hub's clock was set."""
+        was_due = self.wake_at < inf
+        self.at += seconds
+        self.wake_at = self.silent_at(thresholds) if was_due else inf
+        if self.unrecorded_since is not None:
+            run_id, sequence, recorded_at = self.unrecorded_since
+            self.unrecorded_since = run_id, sequence, recorded_at + seconds
+        self.inventory.shift_times(seconds)
+        self.standings = {
+            uuid: shift_standing(standing, seconds) for uuid, standing in self.standings.items()
+        }
 
     def silent_at(self, thresholds: Thresholds) -> float:
         """Return when it becomes silent without a further report."""

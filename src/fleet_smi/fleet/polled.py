@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError
+from fleet_smi.fleet.clock_watch import ClockWatch
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source, claim_order
 from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.fleet.identity import NodeIdentities
@@ -40,6 +41,7 @@ class PolledFleet:
         # The user named the hosts to reach by ssh, perhaps one of them by two names.
         self._fleet = FleetState(thresholds, NodeIdentities(trusted_sources=("ssh",)))
         self._clock = clock
+        self._clock_watch = ClockWatch()
         self._round = 0
         self._lock = threading.Lock()  # guards the fleet while `polling` applies to it
         self._is_polling = False
@@ -107,7 +109,7 @@ class PolledFleet:
 
     def _current(self) -> FleetView:
         with self._lock:
-            return self._fleet.view(self._clock())
+            return self._fleet.view(self._read_clock())
 
     async def _run_sources(self, deliver: DeliverCallback) -> None:
         await asyncio.gather(*(source.run(deliver) for source in self._sources))
@@ -153,8 +155,15 @@ class PolledFleet:
         for delivery in sorted(deliveries, key=claim_order):
             deliver(delivery)
 
+    def _read_clock(self) -> float:
+        """The time; where the clock was set back, the fleet continues from there."""
+        now = self._clock()
+        if step := self._clock_watch.step_at(now, None):
+            self._fleet.shift_times(step)
+        return now
+
     def _apply(self, delivery: Delivery, interval_seconds: float | None) -> None:
-        via, now = Via(delivery.source, delivery.target), self._clock()
+        via, now = Via(delivery.source, delivery.target), self._read_clock()
         self._pending.discard(via)
         if isinstance(delivery.result, DeliveryError):
             self._fleet.record_failure(via, delivery.result.message, now)

@@ -10,6 +10,7 @@ from math import inf
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.failure_log import FailureLog
+from fleet_smi.fleet.clock_watch import ClockWatch
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.fleet.node_faults import Room
@@ -35,7 +36,7 @@ _MAX_PUBLISHED_PER_SLOT = 100
 # keeps unsaved reports for that long.
 _MAX_CHECKPOINTS_PER_SECOND = 50
 _RESTART_SECONDS = 30.0
-# Smaller corrections of the clock are waited out: their time has been recorded.
+# The history waits out smaller corrections of the clock: their time has been recorded.
 _MAX_CLOCK_STEP_SECONDS = 30.0
 _MAX_FAILURE_LOGS = 10_000
 
@@ -60,7 +61,9 @@ class Hub:
         publish_seconds: float = 1.0,
         checkpoint_seconds: float = 5.0,
         clock: Callable[[], float] = time.time,
+        elapsed_clock: Callable[[], float | None] = lambda: None,
     ) -> None:
+        """Create it; `elapsed_clock` passes evenly, and shows when the `clock` was set forward."""
         self.instance_id = secrets.token_hex(8)
         self.receipt_id = self.instance_id
         """In receipts. A new one makes agents resend what is not durable, as after a restart."""
@@ -69,7 +72,8 @@ class Hub:
         self.history = history
         self.stream = Stream(fleet, self.instance_id)
         self.clock = clock
-        self._latest_time = -inf
+        self._elapsed_clock = elapsed_clock
+        self._clock_watch = ClockWatch()
         self.report_delay = ReportDelay()
         self.refusals = RefusalLog(clock)
         self.ready = False
@@ -276,11 +280,12 @@ class Hub:
         self._checkpointer.restore()
         if self.history is not None:
             with self._guard("history"):
-                self.history.restore()
+                self.history.restore(self.clock())
         # The clock may have been set back while no hub was running.
         latest = [self.fleet.latest_report_at]
         latest += [] if self.history is None else [self.history.latest_report_at]
-        self._latest_time = max(latest)
+        if (latest_at := max(latest)) > -inf:
+            self._clock_watch.begin_at(latest_at)
         targets = [Via(each.name, target) for each in self._sources for target in each.targets]
         for via in targets:
             self.fleet.add_target(via)
@@ -313,19 +318,21 @@ class Hub:
             await asyncio.sleep(_RESTART_SECONDS)  # also after a source that just ended
 
     def _read_clock(self) -> float:
-        """The time; where the clock was set back, fleet and history continue from there."""
-        now, latest = self.clock(), self._latest_time
-        self._latest_time = now
-        if now < latest - _MAX_CLOCK_STEP_SECONDS:
-            back_seconds = latest - now
-            logger.warning(
-                "the clock of the hub was set back by %s: the history continues from there",
-                format_duration(back_seconds),
-            )
-            self.fleet.rewind(now)
-            if self.history is not None:
-                with self._guard("history"):
-                    self.history.rewind(now, back_seconds)
+        """The time; where the clock was set, fleet and history continue from there."""
+        now = self.clock()
+        step = self._clock_watch.step_at(now, self._elapsed_clock())
+        if step:
+            self.fleet.shift_times(step)
+            if abs(step) > _MAX_CLOCK_STEP_SECONDS:
+                direction = "back" if step < 0 else "forward"
+                logger.warning(
+                    "the clock of the hub was set %s by %s: the history continues from there",
+                    direction,
+                    format_duration(abs(step)),
+                )
+                if self.history is not None:
+                    with self._guard("history"):
+                        self.history.step_clock(now, step)
         return now
 
     def _collect_changes(self) -> None:

@@ -21,6 +21,7 @@ from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.hub import state_folder
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
+from fleet_smi.hub.elapsed_clock import elapsed_seconds
 from fleet_smi.hub.history.archive import Archive
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.history.storage import store
@@ -242,6 +243,7 @@ def _hub(
         interval_seconds=settings.interval,
         publish_seconds=settings.stream_interval,
         checkpoint_seconds=settings.remember_interval,
+        elapsed_clock=elapsed_seconds,
     )
 
 

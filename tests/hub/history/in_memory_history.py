@@ -1,7 +1,10 @@
 """A history storage in memory: rows replace those with the same key, as in the database."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any
+
+from msgspec.structs import asdict, replace
 
 from fleet_smi.fleet.fleet import FleetChange, FleetState
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
@@ -15,7 +18,7 @@ from fleet_smi.hub.history.recording.rows import (
 )
 from fleet_smi.hub.history.series.codec import MAX_ROW_SECONDS, slice_row_at
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
-from fleet_smi.model.history import Gap, GpuOfNode, Occupancy, Period, RibbonPoint
+from fleet_smi.model.history import Gap, GpuOfNode, Occupancy, Period, RibbonPoint, Sums
 from fleet_smi.model.snapshot import Snapshot
 from tests.builders import NOON
 
@@ -40,6 +43,8 @@ class InMemoryHistory:
 
     def put(self, batch: WriteBatch) -> int:
         self.batches.append(batch)
+        for span in batch.replaced:
+            self._replace(*span)
         self.gaps += batch.gaps
         self.nodes |= {row.node_id: row for row in batch.nodes}
         self.gpus |= {(row.node_id, row.uuid): row for row in batch.gpus}
@@ -57,6 +62,22 @@ class InMemoryHistory:
         for node_id in batch.removed_nodes:
             self._checkpoints.pop(node_id, None)
         return len(self.batches)
+
+    def _replace(self, start: float, end: float) -> None:
+        """Remove what is stored of a time span; rows that reach into it are cut."""
+        tables: list[dict[Any, Any]] = [self._periods, self._occupancies, self._presence]
+        for rows in tables:
+            for key, row in list(rows.items()):
+                if start <= row.start < end:
+                    del rows[key]
+                elif row.start < start < row.end:
+                    rows[key] = _cut(row, start)
+        self._usage = {key: row for key, row in self._usage.items() if not start < row.hour <= end}
+
+    def recorded_until(self) -> float:
+        rows: list[Any] = [*self._periods.values(), *self._occupancies.values()]
+        rows += self._presence.values()
+        return max([row.end for row in rows if row.end is not None], default=-inf)
 
     def is_written(self, number: int) -> bool:
         return number <= len(self.batches)
@@ -109,6 +130,16 @@ class InMemoryHistory:
             for row in self._usage.values()
             if all(getattr(row, name) == value for name, value in fields.items())
         )
+
+
+def _cut(row: Any, end: float) -> Any:
+    """The part of a row before a time, with its share of the sums."""
+    cut: dict[str, Any] = {"end": end, "certain": False}
+    if isinstance(row, Occupancy) and row.end is not None:
+        share = (end - row.start) / (row.end - row.start)
+        sums = asdict(row.sums).items()
+        cut["sums"] = Sums(**{name: share * value for name, value in sums})
+    return replace(row, **cut)
 
 
 class RecordedFleet:

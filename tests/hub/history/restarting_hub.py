@@ -70,6 +70,9 @@ class DelayedWriter:
     def unfinished_rows(self, since: Mapping[str, float]) -> Iterable[SeriesRow]:
         return self._writer.unfinished_rows(since)
 
+    def recorded_until(self) -> float:
+        return self._writer.recorded_until()
+
 
 class RestartingHub:
     """A succession of hubs on one history and one node store, with a simulated clock.

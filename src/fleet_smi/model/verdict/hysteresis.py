@@ -9,7 +9,7 @@ from fleet_smi.model.verdict.judge import decide
 from fleet_smi.model.verdict.process_group import EMPTY_GROUP, ProcessGroup, summarize_processes
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.verdict_input import VerdictInput
-from fleet_smi.model.verdict.window import Window, add_sample
+from fleet_smi.model.verdict.window import Window, add_sample, shift_window
 
 
 # Part of the checkpoint of a node: what is on disk keeps the names that it was written with.
@@ -106,3 +106,13 @@ def apply_hysteresis(
 def _may_follow_an_exit(before: Verdict, now: Verdict) -> bool:
     # Memory is often freed a moment after its process ended: not every exit leaves a ghost.
     return now.state == "ghost" and before.state in ("busy", "held", "free")
+
+
+def shift_standing(standing: Standing, seconds: float) -> Standing:
+    """Return the standing with all times moved, because the receiver's clock was set."""
+    return replace(
+        standing,
+        window=shift_window(standing.window, seconds),
+        verdict=replace(standing.verdict, since=standing.verdict.since + seconds),
+        candidate_from=standing.candidate_from + seconds,
+    )

@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 _BUCKET_SECONDS = 30.0
 _MIN_SECONDS = 60.0
@@ -54,6 +55,13 @@ def add_throttle_sample(
         else:
             buckets = (*buckets, (number, elapsed))
     return ThrottleHistory(kind, buckets, now=True)
+
+
+def shift_throttling(history: ThrottleHistory, seconds: float) -> ThrottleHistory:
+    """Return the history with its buckets moved, because the receiver's clock was set."""
+    moved = round(seconds / _BUCKET_SECONDS)
+    buckets = tuple([(number + moved, length) for number, length in history.buckets])
+    return replace(history, buckets=buckets)
 
 
 def describe_throttling(

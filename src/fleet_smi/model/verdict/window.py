@@ -1,6 +1,7 @@
 """The sample window of one GPU: running aggregates of constant size, instead of the samples."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.model.snapshot import FaultKind, Gpu, Instance, Process
 from fleet_smi.model.verdict.idle_users import IdleUsers, track_idle_users
@@ -12,7 +13,12 @@ from fleet_smi.model.verdict.readings import (
     utilisation,
 )
 from fleet_smi.model.verdict.thresholds import Thresholds
-from fleet_smi.model.verdict.throttling import ThrottleHistory, add_throttle_sample, throttle_kind
+from fleet_smi.model.verdict.throttling import (
+    ThrottleHistory,
+    add_throttle_sample,
+    shift_throttling,
+    throttle_kind,
+)
 from fleet_smi.model.verdict.unattributed_load import (
     NONE_OVER_THRESHOLD,
     OverThreshold,
@@ -203,6 +209,33 @@ def add_sample(
         before.began_at,
         throttled,
         idle_users,
+    )
+
+
+_TIMES = (
+    "last_at",
+    "measured_at",
+    "idle_from",
+    "worked_at",
+    "full_from",
+    "low_power_from",
+    "joined_at",
+    "began_at",
+)
+"""The fields of `Window` that are times by the receiver's clock."""
+
+
+def shift_window(window: Window, seconds: float) -> Window:
+    """Return the window with all times moved, because the receiver's clock was set."""
+    times = {name: getattr(window, name) for name in _TIMES}
+    moved = {name: at + seconds for name, at in times.items() if at is not None}
+    throttled = window.throttled
+    return replace(
+        window,
+        **moved,
+        skew=window.skew + seconds,
+        throttled=None if throttled is None else shift_throttling(throttled, seconds),
+        idle_users=tuple([(user, since + seconds) for user, since in window.idle_users]),
     )
 
 

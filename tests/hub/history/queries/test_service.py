@@ -145,3 +145,8 @@ def test_usage_says_since_when_its_figures_are_old(
     wait_until(lambda: not past.writer.pending_batches())
     found = usages()
     assert (found.unwritten, found.total.gpu_seconds) == (None, 20.0)
+
+
+def test_the_history_never_begins_in_the_future(past: Past) -> None:
+    past.tell(BUSY, NOON + 3600)  # before the clock was set back
+    assert asyncio.run(past.answers.oldest_after(NOON)) == NOON + 20

@@ -169,7 +169,10 @@ class HistoryService:
         if at < self._oldest:
             self._oldest = await self._read_oldest()
         # Expired rows are deleted in steps: do not show what is only waiting for its deletion.
-        oldest = max(self._oldest, self._clock() - self._retention.ledger_seconds)
+        now, oldest = self._clock(), self._oldest
+        if isfinite(oldest):
+            oldest = min(oldest, now)  # the clock may have been set back to before the first row
+        oldest = max(oldest, now - self._retention.ledger_seconds)
         return oldest if at < oldest else None
 
     async def storage_status(self) -> StorageStatus:

@@ -39,3 +39,6 @@ class HistoryStorage(Protocol):
 
         The oldest come first; raise `StateError` when they cannot be read.
         """
+
+    def recorded_until(self) -> float:
+        """The latest time of any stored row, minus infinity without one; raise `StateError`."""

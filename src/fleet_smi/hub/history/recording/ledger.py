@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from fleet_smi.hub.history.recording.clock_steps import shift_occupants
 from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.distribution import distribute_usage
 from fleet_smi.hub.history.recording.intervals import Occupant, OpenInterval, begin_interval
@@ -20,7 +21,6 @@ from fleet_smi.hub.history.recording.occupancy_joins import (
 from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
 from fleet_smi.hub.history.recording.usage import (
     HOUR_SECONDS,
-    UsageAccumulator,
     UsageBuckets,
     add_buckets,
     filter_hours,
@@ -45,6 +45,7 @@ class Ledger:
     """
 
     __slots__ = (
+        "_begun",
         "_buckets",
         "_dormant",
         "_ended",
@@ -53,7 +54,7 @@ class Ledger:
         "_node_id",
         "_since",
         "_successor",
-        "counted_until",
+        "counted",
         "gaps",
     )
 
@@ -68,8 +69,9 @@ class Ledger:
         self._buckets: UsageBuckets = dict(state.buckets)
         self.gaps = state.gaps
         self._ended = state.ended
-        self.counted_until = state.counted_until
-        """Usage up to then was counted before the clock was set back."""
+        self.counted = state.counted_from, state.counted_until
+        """Usage between these was counted before the clock was set back."""
+        self._begun = state.begun
 
     def to_state(self) -> LedgerState:
         """Return the open state; it shares objects with this ledger: encode it immediately."""
@@ -81,7 +83,9 @@ class Ledger:
             buckets=list(self._buckets.items()),
             gaps=self.gaps,
             ended=self._ended,
-            counted_until=self.counted_until,
+            counted_from=self.counted[0],
+            counted_until=self.counted[1],
+            begun=self._begun,
         )
 
     def add_usage(self, start: float, end: float, sums: FigureSums, batch: WriteBatch) -> None:
@@ -108,6 +112,8 @@ class Ledger:
         """Set the uses of all devices from `at` on; a device that is not among them has ended."""
         if self._since is None:
             self._since = at
+        if self._begun is None:
+            self._begun = at
         previous, self._intervals = self._intervals, {}
         for use in uses:
             self._intervals[use.uuid] = self._next_interval(
@@ -162,35 +168,46 @@ class Ledger:
         """Record that nothing is known of a new node before `end`: late reports may tell."""
         self.gaps = [(0.0, end)]
 
-    def rewind(self, at: float, counted_until: float, batch: WriteBatch) -> "Ledger":
-        """Return the ledger that continues at a time before `counted_until`.
+    def step_back(
+        self, at: float, accounted_until: float, seconds: float, batch: WriteBatch
+    ) -> "Ledger":
+        """Return the ledger that continues at `at`: the hub's clock was set by `seconds`, back.
 
-        The hub's clock was set back. What was recorded of the time after `at` is cut off; only the
-        usage of its hour stays, because it is whole: no time is counted twice.
+        Periods end there. Processes go on, and have run for as long as before. The usage of the
+        hour stays, and no time is counted twice.
         """
         self.distribute()
-        dormant: dict[str, list[Occupant]] = {}
+        batch.usage += usage_rows(
+            self._node_id, self._buckets, {bucket.hour for bucket in self._buckets}
+        )
         for uuid, interval in self._intervals.items():
-            gpu_key = self._node_id, uuid
             if interval.start < at:
+                gpu_key = self._node_id, uuid
                 batch.periods.append((gpu_key, interval.to_period(at, certain=False)))
-            dormant[uuid] = [one for one in interval.occupants if one.start < at]
-            for occupant in dormant[uuid]:
-                occupant.pause(max(at, occupant.memory_since or at))
-                batch.occupancies.append((gpu_key, occupant.to_occupancy(at, certain=False)))
         if self._since is not None and self._since < at:
             batch.presence += self._presence(at, certain=False)
+        dormant = {uuid: interval.occupants for uuid, interval in self._intervals.items()}
+        shift_occupants(self._node_id, dormant, accounted_until, seconds, at, batch)
         hour = hour_start(at)
-        later = {bucket: UsageAccumulator() for bucket in self._buckets if bucket.hour > hour}
-        batch.usage += usage_rows(self._node_id, later, {bucket.hour for bucket in later})
+        # Where it is not known when the first was recorded, all of the hour may have been.
+        begun = hour if self._begun is None else self._begun
         state = LedgerState(
             hour=hour,
             dormant=dormant,
             buckets=list(filter_hours(self._buckets, [hour]).items()),
             gaps=[gap for gap in self.gaps if gap[1] < at],
-            counted_until=min(counted_until, hour + HOUR_SECONDS),
+            counted_from=max(begun, at),
+            counted_until=min(accounted_until, hour + HOUR_SECONDS),
+            begun=min(begun, at),
         )
         return Ledger(self._node_id, state)
+
+    def step_forward(
+        self, at: float, accounted_until: float, seconds: float, batch: WriteBatch
+    ) -> None:
+        """Move the processes of a node that counts as silent: the hub's clock was set forward."""
+        open_occupants = {uuid: interval.occupants for uuid, interval in self._intervals.items()}
+        shift_occupants(self._node_id, open_occupants, accounted_until, seconds, at, batch)
 
     def end(self, at: float, batch: WriteBatch) -> None:
         """End all intervals at `at`; none can continue after it."""

@@ -18,7 +18,9 @@ class LedgerState(Struct, kw_only=True, array_like=True):
 
     The node has reported since `since`, the end of its last gap. `dormant` are the occupants of
     each device when the node fell silent: they continue if they are there after the gap. `ended`
-    are those that have ended since, in case that late reports fill a gap.
+    are those that have ended since, in case that late reports fill a gap. Usage between
+    `counted_from` and `counted_until` was counted before the clock was set back. The node was first
+    recorded at `begun`, where that is known.
     """
 
     since: float | None = None
@@ -29,6 +31,8 @@ class LedgerState(Struct, kw_only=True, array_like=True):
     gaps: list[TimeGap] = []
     ended: list[EndedOccupant] = []
     counted_until: float = 0.0
+    counted_from: float = 0.0
+    begun: float | None = None
 
 
 def move_columns(state: LedgerState, positions: Mapping[int, int]) -> None:

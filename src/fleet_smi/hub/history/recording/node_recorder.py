@@ -252,12 +252,20 @@ class NodeRecorder:
             self.ledger.add_past(at)
         self._accounted_until = at
 
-    def rewind(self, at: float, batch: WriteBatch) -> None:
-        """Continue at `at`, because the hub's clock was set back to it."""
-        if self.last_report_at <= at:
-            return
+    def step_clock(self, now: float, seconds: float, batch: WriteBatch) -> None:
+        """Continue at `now`, because the hub's clock was set by `seconds`, forward or back."""
+        if seconds > 0 and not self.silent:
+            # What the clock skipped is no time: nobody has used anything in it.
+            self.mark_silent(batch)
+            self.ledger.step_forward(now, self._accounted_until, seconds, batch)
+            self.last_report_at = self._sampled_at = -inf  # the next report resumes after a gap
+        elif self.last_report_at > now:
+            self._step_back(now, seconds, batch)
+
+    def _step_back(self, now: float, seconds: float, batch: WriteBatch) -> None:
+        self.add_usage(batch)
         batch.series += self.partial_rows()
-        self.ledger = self.ledger.rewind(at, self._accounted_until, batch)
+        self.ledger = self.ledger.step_back(now, self._accounted_until, seconds, batch)
         self.series.clear()
         self.last_report_at = self._accounted_until = self._sampled_at = -inf
         self.silent, self.states, self._buffer_until = True, (), -inf
@@ -272,11 +280,13 @@ class NodeRecorder:
     def _account(self, end: float, batch: WriteBatch) -> None:
         """Add the time up to `end` to the ledger's usage, hour by hour."""
         while self._accounted_until < end:
-            start, counted_until = self._accounted_until, self.ledger.counted_until
-            if start < counted_until:  # the clock was set back
+            start, (counted_from, counted_until) = self._accounted_until, self.ledger.counted
+            if counted_from <= start < counted_until:  # the clock was set back
                 self._accounted_until = min(counted_until, end)
                 continue
             hour_end = min(hour_start(start) + HOUR_SECONDS, end)
+            if start < counted_from < counted_until:
+                hour_end = min(hour_end, counted_from)
             columns = self.ledger.measured_columns()
             sums = self.series.buffer.sums(start, hour_end, columns)
             self.ledger.add_usage(start, hour_end, sums, batch)

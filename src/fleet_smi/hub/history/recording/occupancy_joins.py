@@ -50,14 +50,14 @@ def join_occupant(
         for part in parts:
             _merge(gpu_key, main, part.occupant, batch)
         if start < main.start:
-            _remove_row(gpu_key, main, batch)
+            remove_row(gpu_key, main, batch)
             main.start = start
         return True
     main = parts[0].occupant
     for part in parts[1:]:
         _merge(gpu_key, main, part.occupant, batch)
     if start < main.start:
-        _remove_row(gpu_key, main, batch)
+        remove_row(gpu_key, main, batch)
         main.start = start
     end = max([part.end for part in parts])
     ended.append(EndedOccupant(late.uuid, main, end))
@@ -80,10 +80,10 @@ def _continues(occupant: Occupant, late: EndedOccupant) -> bool:
 def _merge(gpu_key: GpuKey, main: Occupant, part: Occupant, batch: WriteBatch) -> None:
     main.merge(part)
     if part.start != main.start:
-        _remove_row(gpu_key, part, batch)
+        remove_row(gpu_key, part, batch)
 
 
-def _remove_row(gpu_key: GpuKey, occupant: Occupant, batch: WriteBatch) -> None:
+def remove_row(gpu_key: GpuKey, occupant: Occupant, batch: WriteBatch) -> None:
     """Remove the row of an occupancy, from this batch too."""
     start, pid = occupant.start, occupant.holder.pid
     batch.removed_occupancies.append((gpu_key, start, pid))

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from fleet_smi.errors import StateError
 from fleet_smi.fleet.fleet import FleetChange, FleetState
+from fleet_smi.hub.history.recording.clock_steps import ReplacedTime, clock_gap
 from fleet_smi.hub.history.recording.ended_hours import EndedHours
 from fleet_smi.hub.history.recording.history_storage import HistoryStorage
 from fleet_smi.hub.history.recording.late_reports import LateReports
@@ -23,8 +24,6 @@ from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
 from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
-from fleet_smi.model.history import Gap
-from fleet_smi.model.units import format_duration
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -54,9 +53,10 @@ class HistoryRecorder:
         self._spacing = SampleSpacing()
         self._unchecked: list[NodeRecorder] = []
         self._faults = RecordingFaults(fleet.faults)
+        self._replaced_time = ReplacedTime()
 
-    def restore(self) -> None:
-        """Resume from the checkpoints of the previous hub, before the first report."""
+    def restore(self, now: float = inf) -> None:
+        """Resume at `now` from the checkpoints of the previous hub, before the first report."""
         storage, thresholds = self._storage, self._fleet.thresholds
         try:
             recorders = restore_recorders(
@@ -66,6 +66,8 @@ class HistoryRecorder:
             logger.warning("history checkpoints cannot be read, starting without them: %s", error)
             return
         self._recorders |= {recorder.node_id: recorder for recorder in recorders}
+        with suppress(StateError):
+            self._replaced_time.restore(storage.recorded_until(), now)
 
     def record(self, change: FleetChange) -> None:
         """Record one report: the latest of its node, or a late one that fills a gap."""
@@ -96,21 +98,22 @@ class HistoryRecorder:
         """The time of the latest report of any node; minus infinity without any."""
         return max([node.last_report_at for node in self._recorders.values()], default=-inf)
 
-    def rewind(self, now: float, back_seconds: float) -> None:
-        """Continue at `now`, because the hub's clock was set back to it."""
+    def step_clock(self, now: float, seconds: float) -> None:
+        """Continue at `now`, because the hub's clock was set by `seconds`, forward or back."""
         self._end_late_reports([late.recorder for late in self._late.values()])
         self.flush()
 
-        def rewind_node(recorder: NodeRecorder) -> None:
-            previous = recorder.states
-            recorder.rewind(now, self._batch)
+        def step_node(recorder: NodeRecorder) -> None:
+            previous, batch = recorder.states, WriteBatch()
+            recorder.step_clock(now, seconds, batch)
+            self._batch.extend(batch)
             self._ribbon.count(previous, recorder.states)
             self.unsaved.add(recorder.node_id)
 
-        self._collect(list(self._recorders.values()), rewind_node)
-        why = f"the hub's clock was set back by {format_duration(back_seconds)}"
-        self._batch.gaps.append(Gap(start=now, end=now, why=f"{why}: that time is recorded again"))
+        self._collect(list(self._recorders.values()), step_node)
+        self._batch.gaps.append(clock_gap(now, seconds))
         self._now = now
+        self._replaced_time.step_clock(now, seconds)
         self._ribbon.rewind()
         self.flush()
 
@@ -178,6 +181,7 @@ class HistoryRecorder:
         nodes = [node for node in self._existing(self.unsaved) if node.last_report_at > -inf]
         batch.checkpoints = self._collect(nodes, NodeRecorder.checkpoint)
         self.unsaved.clear()
+        batch.replaced = self._replaced_time.take_until(self._now)
         if any(getattr(batch, rows) for rows in batch.__struct_fields__):
             self.last_batch = self._storage.put(batch)
 

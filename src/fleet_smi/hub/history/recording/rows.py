@@ -60,6 +60,8 @@ class WriteBatch(Struct, kw_only=True):
 
     nodes: list[NodeRow] = []
     gpus: list[GpuOfNode] = []
+    replaced: list[tuple[float, float]] = []
+    """Time spans of which everything that is stored goes: the clock was set back before them."""
     periods: list[tuple[GpuKey, Period]] = []
     removed_occupancies: list[tuple[GpuKey, float, int]] = []
     """GPU, start and pid of rows that late reports have shown to be parts of others."""

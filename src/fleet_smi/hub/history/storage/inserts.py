@@ -10,6 +10,7 @@ from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.bulk import RowValues, execute_bulk
 from fleet_smi.hub.history.storage.holder_codec import encode_holders
 from fleet_smi.hub.history.storage.ids import IdCache
+from fleet_smi.hub.history.storage.replaced_rows import remove_span
 from fleet_smi.hub.history.storage.schema import upsert_statement
 from fleet_smi.hub.history.storage.strip_sample_rows import write_samples
 from fleet_smi.hub.history.storage.usage_rollup import write_usage_hours
@@ -33,6 +34,8 @@ _DELETE_CHECKPOINT = text("DELETE FROM checkpoints WHERE node = :node")
 def write_batch(connection: Connection, ids: IdCache, batch: WriteBatch) -> None:
     """Write all rows of a batch; the caller commits."""
     ids.resolve(connection, batch)
+    for span in batch.replaced:
+        remove_span(connection, *span)
     rows = _RowBuilder(ids)
     execute_bulk(connection, _PERIOD, [rows.period(*item) for item in batch.periods])
     # Samples are derived from the periods, so they are written in the same transaction.

@@ -54,8 +54,8 @@ def _to_batch(rows: list[_Row]) -> WriteBatch:
 
 def _node_id(row: Any) -> str | None:
     """The node that a row belongs to; `None` for rows of the whole fleet."""
-    if isinstance(row, tuple):  # its first item is the key of a GPU
-        return str(row[0][0])
+    if isinstance(row, tuple):  # its first item is the key of a GPU, or a time
+        return str(row[0][0]) if isinstance(row[0], tuple) else None
     if hasattr(row, "gpu_key"):
         return str(row.gpu_key[0])
     return row if isinstance(row, str) else getattr(row, "node_id", None)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
+from math import inf
 
 from sqlalchemy import Connection, select
 
@@ -24,7 +25,9 @@ from fleet_smi.hub.history.storage.ids import IdCache
 from fleet_smi.hub.history.storage.inserts import write_batch, write_gap
 from fleet_smi.hub.history.storage.ledger_shares import LedgerShares
 from fleet_smi.hub.history.storage.queue import QueuedBatch, WriteQueue
+from fleet_smi.hub.history.storage.replaced_rows import read_recorded_until
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
+from fleet_smi.hub.history.storage.retention_time import RetentionTime
 from fleet_smi.hub.history.storage.row_isolation import write_isolated
 from fleet_smi.hub.history.storage.series_reader import read_unfinished_rows
 from fleet_smi.hub.history.storage.store import HistoryStore
@@ -81,6 +84,7 @@ class HistoryWriter:
         self._restored = False
         self._prune: Iterator[None] | None = None
         self._prune_due = 0.0
+        self._retention_time, self._expiry_now = RetentionTime(), inf
         self._closing = False
         self._started_at = time.monotonic()
         self._wake = threading.Condition()
@@ -119,7 +123,8 @@ class HistoryWriter:
     def put(self, batch: WriteBatch) -> int:
         """Queue a batch and return its number; never blocks on the database."""
         now = self._clock()
-        batch.series = [row for row in batch.series if not self._is_expired(row, now)]
+        expiry_now = min(now, self._expiry_now)
+        batch.series = [row for row in batch.series if not self._is_expired(row, expiry_now)]
         with self._wake:
             self._wake.notify()
             return self._queue.put(batch, now)
@@ -150,6 +155,11 @@ class HistoryWriter:
         """Read the rows of which coarser rows, unfinished at a time per node, are to be made."""
         with self._store.read_transaction() as connection:
             return read_unfinished_rows(connection, since)
+
+    def recorded_until(self) -> float:
+        """Read the latest time of any stored interval, minus infinity without one."""
+        with self._store.read_transaction() as connection:
+            return read_recorded_until(connection)
 
     def close(self) -> None:
         """Write what is queued, then stop the thread."""
@@ -252,8 +262,12 @@ class HistoryWriter:
         """Delete some expired rows; batches that arrive meanwhile are written in between."""
         if self._prune is None:
             self._prune_due = 0.0
+            with self._store.write_transaction() as connection:
+                self._expiry_now = self._retention_time.update(
+                    connection, self._clock(), time.monotonic()
+                )
             self._prune = prune_steps(
-                self._store, self._retention, self._clock(), self._ledger_shares
+                self._store, self._retention, self._expiry_now, self._ledger_shares
             )
             # By then every node that is still there has reported its GPUs.
             if time.monotonic() - self._started_at > _UNREFERENCED_AFTER_SECONDS:

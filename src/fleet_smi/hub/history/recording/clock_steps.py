@@ -1,0 +1,72 @@
+"""Clock steps: how the history continues after the hub's clock was set, forward or back."""
+
+from math import inf
+
+from fleet_smi.hub.history.recording.intervals import Occupant
+from fleet_smi.hub.history.recording.occupancy_joins import remove_row
+from fleet_smi.hub.history.recording.rows import WriteBatch
+from fleet_smi.model.history import Gap
+from fleet_smi.model.units import format_duration
+
+
+class ReplacedTime:
+    """The time that was recorded before the clock was set back, and is now recorded again.
+
+    What was stored of it is replaced little by little, as time goes on: the clock may be wrong now,
+    and be set forward again before all of that is lost.
+    """
+
+    __slots__ = ("_recorded_until", "_until")
+
+    def __init__(self) -> None:
+        self._recorded_until = -inf
+        self._until: float | None = None
+
+    def restore(self, recorded_until: float, now: float) -> None:
+        """Continue at `now` after a restart; later rows are from before a step back."""
+        if recorded_until > now:
+            self._recorded_until = recorded_until
+
+    def step_clock(self, now: float, seconds: float) -> None:
+        """Continue at `now`, because the hub's clock was set by `seconds`, forward or back."""
+        if seconds < 0:
+            self._recorded_until = max(self._recorded_until, now - seconds)
+        self._until = now
+
+    def take_until(self, now: float) -> list[tuple[float, float]]:
+        """The span up to `now` that was recorded before; empty where there is none."""
+        start = self._until
+        if now == -inf or (start is not None and now <= start):
+            return []
+        self._until = now
+        end = min(now, self._recorded_until)
+        return [(start, end)] if start is not None and start < end else []
+
+
+def shift_occupants(
+    node_id: str,
+    by_device: dict[str, list[Occupant]],
+    accounted_until: float,
+    seconds: float,
+    now: float,
+    batch: WriteBatch,
+) -> None:
+    """Move the starts of processes, so that they have run for as long as before."""
+    for uuid, occupants in by_device.items():
+        gpu_key = node_id, uuid
+        for occupant in occupants:
+            occupant.pause(accounted_until)
+            # There is one if the node was silent since the process came.
+            remove_row(gpu_key, occupant, batch)
+            occupant.start += seconds
+            end = min(accounted_until + seconds, now)
+            batch.occupancies.append((gpu_key, occupant.to_occupancy(end, certain=False)))
+
+
+def clock_gap(now: float, seconds: float) -> Gap:
+    """The gap that says that the clock was set by `seconds`: the time that it skipped, if any."""
+    by = format_duration(abs(seconds))
+    if seconds < 0:
+        why = f"the hub's clock was set back by {by}: that time is recorded again"
+        return Gap(start=now, end=now, why=why)
+    return Gap(start=now - seconds, end=now, why=f"the hub's clock was set forward by {by}")
