@@ -221,3 +221,15 @@ def test_the_keys_of_all_devices_are_those_of_the_view() -> None:
     }
     assert len(devices) == 5
     assert state.device_keys(NOON + 901) == devices
+
+
+def test_a_node_whose_clock_is_set_before_it_sends_a_report_keeps_its_window() -> None:
+    fleet = FleetState()
+    kept = gpu(processes=(process(),), busy_percent=0.0, memory_used_bytes=17 * GIB)
+    for number in range(1, 101):
+        age = 20.0 if number in (80, 90) else 0.0
+        at = NOON + 10.0 * number
+        sent = snapshot(kept, taken_at=at, sequence=number, run_id="run", interval_seconds=10.0)
+        fleet.apply(sent, at - age)
+    (shown,) = fleet.view(NOON + 1000.0).nodes
+    assert shown.gpus[0].verdict.state == "held"

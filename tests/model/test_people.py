@@ -38,10 +38,11 @@ def test_a_user_is_counted_over_all_nodes() -> None:
     assert (alice.idle_gpus, alice.idle_seconds) == (0, None)
 
 
-def test_since_is_a_time_of_the_hubs_clock() -> None:
-    card = busy_gpu(0, process("alice", 10.0, started_at=NOW - 5 * HOUR))
-    slow = replace(node("a", card), clock_skew_seconds=3 * HOUR)  # its clock is behind
-    assert named("alice", slow).since == NOW - 2 * HOUR
+@pytest.mark.parametrize("behind", [3 * HOUR, 20.0, -20.0])
+def test_since_is_a_time_of_the_hubs_clock(behind: float) -> None:
+    card = busy_gpu(0, process("alice", 10.0, started_at=NOW - 5 * HOUR - behind))
+    slow = replace(node("a", card), taken_at=NOW - 2.0 - behind, age_seconds=2.0)
+    assert named("alice", slow).since == NOW - 5 * HOUR
 
 
 def test_several_processes_on_one_gpu_are_one_gpu() -> None:

@@ -26,9 +26,8 @@ from fleet_smi.model.views import NodeParts, summarize_nodes
 
 __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTransition", "Via"]
 
-# Two transports of one node may disagree by this much on when a sample was taken. A larger step
-# back means that a clock was set, which restarts the windows.
-_JITTER_SECONDS = 5.0
+# A larger step back is no error of an age: the windows restart.
+_MAX_AGE_ERROR_SECONDS = 3600.0
 
 
 class FleetState:
@@ -115,8 +114,9 @@ class FleetState:
             )
         if not is_recorded:
             begin_unrecorded(node)
-        # Newer by its number, older by its time: a window must never see time run backwards.
-        if 0 < node.at - at <= _JITTER_SECONDS:
+        # Newer by its number, older by its time: its age is wrong, as two transports disagree or
+        # the node's clock was set before it was sent. A window must never see time run backwards.
+        if 0 < node.at - at <= _MAX_AGE_ERROR_SECONDS:
             at = node.at
         snapshot = self._update_inventory(node, snapshot, at)
         self._index(node, snapshot)

@@ -17,6 +17,7 @@ from fleet_smi.model.verdict.readings import is_display, is_service, total_proce
 
 HIDDEN_USER = "(unseen)"
 _TAKEN = ("busy", "held", "ghost")
+_MAX_DELAY_SECONDS = 3.0
 
 
 class Holding(Struct, frozen=True, kw_only=True):
@@ -74,7 +75,7 @@ def summarize_people(
     return PeopleView(
         taken_at=view.taken_at,
         summary=view.summary,
-        people=people_from_holdings(selected),
+        people=people_from_holdings(selected, view.taken_at),
         holdings=() if user is None else tuple(map(_without_other_gpus, selected)),
         silent=tuple(node.name for node in view.nodes if node.silent),
         failures=tuple(f"{node.name}: {text}" for node in view.nodes for text in node.failures),
@@ -88,15 +89,15 @@ def _without_other_gpus(holding: Holding) -> Holding:
 
 def people_in_view(view: FleetView) -> tuple[Person, ...]:
     """Return the users of all reporting nodes, those with the most GPUs first."""
-    return people_from_holdings(holdings_in_view(view))
+    return people_from_holdings(holdings_in_view(view), view.taken_at)
 
 
-def people_from_holdings(holdings: Iterable[Holding]) -> tuple[Person, ...]:
-    """Return the users of these holdings, those with the most GPUs first."""
+def people_from_holdings(holdings: Iterable[Holding], now: float) -> tuple[Person, ...]:
+    """Return the users of these holdings at `now`, those with the most GPUs first."""
     by_user: dict[str, list[Holding]] = {}
     for holding in holdings:
         by_user.setdefault(holding.user, []).append(holding)
-    people = (_person(user, theirs) for user, theirs in by_user.items())
+    people = (_person(user, theirs, now) for user, theirs in by_user.items())
     return tuple(sorted(people, key=lambda person: (not person.seen, -person.gpus, person.user)))
 
 
@@ -228,9 +229,9 @@ def _merged(theirs: list[Holding]) -> Holding:
     )
 
 
-def _person(user: str, theirs: list[Holding]) -> Person:
+def _person(user: str, theirs: list[Holding], now: float) -> Person:
     idle = [holding for holding in theirs if holding.idle]
-    starts = [_start(process, one.node) for one in theirs for process in one.processes]
+    starts = [_start(process, one.node, now) for one in theirs for process in one.processes]
     return Person(
         user=user,
         seen=user != HIDDEN_USER,
@@ -244,11 +245,13 @@ def _person(user: str, theirs: list[Holding]) -> Person:
     )
 
 
-def _start(process: Process, node: NodeView) -> float | None:
-    """Return the start of a process by the hub's clock; the node reports it by its own."""
-    if process.started_at is None:
-        return None
-    return process.started_at + (node.clock_skew_seconds or 0.0)
+def _start(process: Process, node: NodeView, now: float) -> float | None:
+    """Return the start of a process by the clock of the view; its node has reported its own."""
+    if process.started_at is None or node.taken_at is None or node.age_seconds is None:
+        return process.started_at
+    skew = now - node.age_seconds - node.taken_at
+    # Less is the time that a report takes: the start must not change with every report.
+    return process.started_at + (skew if abs(skew) > _MAX_DELAY_SECONDS else 0.0)
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

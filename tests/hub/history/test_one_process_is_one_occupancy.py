@@ -3,10 +3,13 @@
 import random
 from pathlib import Path
 
+import pytest
+
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from tests.builders import NOON, gpu, process, snapshot
 from tests.hub.history.batches import KEEP_ALL
+from tests.hub.history.in_memory_history import RecordedFleet
 from tests.hub.history.restarting_hub import InProcessAgent, RestartingHub
 
 INTERVAL_SECONDS = 10.0
@@ -74,3 +77,40 @@ def test_a_process_is_one_occupancy_after_kills_outages_and_late_reports(tmp_pat
     hub.close()
     assert len(starts) > 10
     assert {key: found for key, found in starts.items() if len(found) > 1} == {}
+
+
+@pytest.mark.parametrize("step", [-3600.0, -20.0, 20.0, 3600.0])
+@pytest.mark.parametrize("delay", [0.0, 12.0])
+def test_a_process_is_one_occupancy_when_the_clock_of_its_node_is_set(
+    step: float, delay: float
+) -> None:
+    recorded = RecordedFleet()
+    for number in range(200):
+        clock_error = step if number >= 100 else 0.0
+        started_at = NOON - 500.0 + clock_error
+        others = (process(2, started_at=NOON + clock_error),) if number % 20 < 10 else ()
+        sample = snapshot(
+            gpu(busy_percent=95.0, processes=(process(1, started_at=started_at), *others)),
+            taken_at=NOON + number + clock_error,
+            sequence=number,
+            run_id="run",
+        )
+        recorded.take(sample, NOON + number + (delay if 40 < number < 50 else 0.0))
+        recorded.history.tick(NOON + number)
+    recorded.history.remove_node(sample.node_id, NOON + 200)
+    recorded.history.flush()
+    spans = [(one.start, one.end) for one in recorded.stored.occupancies() if one.holder.pid == 1]
+    assert spans == [(NOON, NOON + 200)]
+
+
+def test_a_pid_that_another_process_got_is_another_occupancy() -> None:
+    recorded = RecordedFleet()
+    for number in range(20):
+        started_at = NOON - 500.0 if number < 10 else NOON + 9.0
+        running = gpu(busy_percent=95.0, processes=(process(1, started_at=started_at),))
+        taken = snapshot(running, taken_at=NOON + number, sequence=number, run_id="run")
+        recorded.take(taken, NOON + number)
+        recorded.history.mark_renamed(taken.node_id)  # a full diff of every report
+    recorded.history.remove_node(taken.node_id, NOON + 20)
+    recorded.history.flush()
+    assert len(recorded.stored.occupancies()) == 2

@@ -59,6 +59,7 @@ def shift_occupants(
             # There is one if the node was silent since the process came.
             remove_row(gpu_key, occupant, batch)
             occupant.start += seconds
+            occupant.skew += seconds
             end = min(accounted_until + seconds, now)
             batch.occupancies.append((gpu_key, occupant.to_occupancy(end, certain=False)))
 

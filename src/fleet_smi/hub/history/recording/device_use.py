@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from fleet_smi.hub.history.series.layout import BUSY_INDEX, POWER_INDEX, gpu_offset
-from fleet_smi.model.fleet import State, Verdict
+from fleet_smi.model.fleet import State
 from fleet_smi.model.history import Holder
 from fleet_smi.model.mig import instance_weights
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
@@ -18,8 +18,6 @@ _IN_USE_STATES: tuple[State, ...] = ("busy", "held", "ghost")
 _STATES_WITH_HOLDER: tuple[State, ...] = ("busy", "held")
 _HIDDEN_HOLDER = Holder(pid=0, user=HIDDEN_USER)
 _MAX_COMMAND_CHARACTERS = 400
-# Some platforms report starts in whole seconds, and all move when the node's clock is set.
-_SAME_START_SECONDS = 5.0
 
 
 class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
@@ -28,7 +26,8 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     `weight` is the fraction of a GPU that it counts as. `busy_index` and `power_index` are the
     columns of its load and of its GPU's power in the samples of the node; `None` where it has
     no such column. Its time is charged to its holders while it `is_in_use`. It counts as time in
-    `charged_state` where that differs from its state.
+    `charged_state` where that differs from its state. `skew` is the seconds by which the hub's
+    clock is ahead of the node's, which the starts of its holders are by.
     """
 
     uuid: str
@@ -39,20 +38,12 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     power_index: int | None = None
     holders: tuple[Holder, ...] = ()
     charged_state: State | None = None
+    skew: float = 0.0
 
     @property
     def is_in_use(self) -> bool:
         """Whether its time is charged to its holders."""
         return self.state in _IN_USE_STATES
-
-
-def is_same_process(first: Holder, second: Holder) -> bool:
-    """Whether two holders are one process: same pid and user, and about the same start."""
-    if first.pid != second.pid or first.user != second.user:
-        return False
-    if first.started_at is None or second.started_at is None:
-        return True
-    return abs(first.started_at - second.started_at) < _SAME_START_SECONDS
 
 
 def device_uses(
@@ -69,7 +60,7 @@ def missing_devices(
     """Uses for devices that have a verdict but are not in the snapshot."""
     present_uuids = {use.uuid for use in present}
     return [
-        _device_use(uuid, standing.verdict)
+        _device_use(uuid, standing)
         for uuid, standing in standings.items()
         if uuid not in present_uuids
     ]
@@ -90,7 +81,7 @@ def _gpu_uses(
     power_index = offsets[gpu.uuid] + POWER_INDEX
     yield _device_use(
         gpu.uuid,
-        standings[gpu.uuid].verdict,
+        standings[gpu.uuid],
         unassigned,
         weight=max(0.0, 1.0 - sum(weights)),
         busy_index=offsets[gpu.uuid] + BUSY_INDEX if is_whole else None,
@@ -102,7 +93,7 @@ def _gpu_uses(
     for instance, weight in zip(gpu.instances, weights, strict=True):
         yield _device_use(
             instance.uuid,
-            standings[instance.uuid].verdict,
+            standings[instance.uuid],
             instance.processes or (),
             weight=weight,
             busy_index=offsets[instance.uuid] + BUSY_INDEX,
@@ -112,7 +103,7 @@ def _gpu_uses(
 
 def _device_use(
     uuid: str,
-    verdict: Verdict,
+    standing: Standing,
     processes: Sequence[Process] = (),
     *,
     weight: float = 1.0,
@@ -121,6 +112,7 @@ def _device_use(
     may_be_hidden: bool = True,
     charged_state: State | None = None,
 ) -> DeviceUse:
+    verdict = standing.verdict
     holders = [_holder(process) for process in _holding_processes(verdict.state, processes)]
     # In a fixed order, because consecutive reports are compared pairwise.
     holders.sort(key=lambda holder: holder.pid)
@@ -135,6 +127,7 @@ def _device_use(
         power_index,
         tuple(holders),
         charged_state if verdict.state in _IN_USE_STATES else None,
+        standing.window.skew,
     )
 
 

@@ -8,15 +8,19 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.recording.device_use import DeviceUse, is_same_process
+from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.usage import UsageAccumulator
 from fleet_smi.model.history import Holder, Occupancy, Period
+
+# Some platforms report starts in whole seconds, and reports take a moment.
+_SAME_START_SECONDS = 5.0
 
 
 class Occupant(Struct, array_like=True):
     """A process on a GPU since `start`, with its usage and memory statistics so far.
 
-    It holds `memory_bytes` since `memory_since`, which is `None` while the node is silent.
+    It holds `memory_bytes` since `memory_since`, which is `None` while the node is silent. `skew`
+    is the seconds by which the hub's clock was ahead of the node's when `holder` was reported.
     """
 
     holder: Holder
@@ -27,6 +31,20 @@ class Occupant(Struct, array_like=True):
     memory_seconds: float = 0.0
     memory_byte_seconds: float = 0.0
     peak_memory_bytes: int | None = None
+    skew: float = 0.0
+
+    def is_same_process(self, holder: Holder, skew: float) -> bool:
+        """Whether a holder is this process: same pid and user, and about the same start.
+
+        The start is compared by the hub's clock, too: it moves when the node's clock is set.
+        """
+        mine = self.holder
+        if mine.pid != holder.pid or mine.user != holder.user:
+            return False
+        if mine.started_at is None or holder.started_at is None:
+            return True
+        moved = holder.started_at - mine.started_at
+        return min(abs(moved), abs(moved + skew - self.skew)) < _SAME_START_SECONDS
 
     def update_memory(self, at: float, memory_bytes: int | None) -> None:
         """Set the memory that it holds from `at` on."""
@@ -95,12 +113,14 @@ class OpenInterval(Struct, array_like=True):
 
     def continues_as(self, use: DeviceUse) -> bool:
         """Whether the device is still in this state with the same processes."""
-        holders = self.holders
         return (
             use.state == self.use.state
             and use.weight == self.use.weight  # differs when MIG was reconfigured
-            and len(use.holders) == len(holders)
-            and all(map(is_same_process, holders, use.holders))
+            and len(use.holders) == len(self.occupants)
+            and all(
+                occupant.is_same_process(holder, use.skew)
+                for occupant, holder in zip(self.occupants, use.holders, strict=True)
+            )
         )
 
     def update_memory(self, holders: Iterable[Holder], at: float) -> None:
@@ -137,8 +157,13 @@ def begin_interval(use: DeviceUse, at: float, previous: Sequence[Occupant]) -> O
     """Begin an interval at `at`; occupants of the `previous` one that are still there continue."""
     # The same object moves on: an occupancy lasts through any number of periods of its GPU.
     occupants = [
-        next((known for known in previous if is_same_process(known.holder, holder)), None)
-        or Occupant(holder, at, UsageAccumulator())
+        find_process(previous, holder, use.skew)
+        or Occupant(holder, at, UsageAccumulator(), skew=use.skew)
         for holder in use.holders
     ]
     return OpenInterval(replace(use, holders=()), at, occupants, UsageAccumulator())
+
+
+def find_process(occupants: Iterable[Occupant], holder: Holder, skew: float) -> Occupant | None:
+    """The occupant that is the process of a holder; `None` where there is none."""
+    return next((known for known in occupants if known.is_same_process(holder, skew)), None)

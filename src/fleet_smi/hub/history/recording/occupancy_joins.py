@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from fleet_smi.hub.history.recording.device_use import is_same_process
 from fleet_smi.hub.history.recording.intervals import Occupant
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.series.series_row import GpuKey
@@ -73,7 +72,7 @@ def _touches(other: EndedOccupant, late: EndedOccupant) -> bool:
 
 def _continues(occupant: Occupant, late: EndedOccupant) -> bool:
     """Whether it is the same process and began before the late one ended, or when it did."""
-    is_same = is_same_process(occupant.holder, late.occupant.holder)
+    is_same = occupant.is_same_process(late.occupant.holder, late.occupant.skew)
     return is_same and occupant.start <= late.end + TOLERANCE_SECONDS
 
 
