@@ -114,3 +114,18 @@ def test_a_pid_that_another_process_got_is_another_occupancy() -> None:
     recorded.history.remove_node(taken.node_id, NOON + 20)
     recorded.history.flush()
     assert len(recorded.stored.occupancies()) == 2
+
+
+def test_a_process_is_one_occupancy_when_the_list_is_refused_now_and_then() -> None:
+    recorded = RecordedFleet()
+    for number in range(400):
+        listed = None if number % 4 else (process(1, started_at=NOON - 500.0),)
+        running = gpu(busy_percent=95.0, processes=listed, memory_used_bytes=16 << 30)
+        taken = snapshot(running, taken_at=NOON + number, sequence=number, run_id="run")
+        recorded.take(taken, NOON + number)
+        recorded.history.tick(NOON + number)
+    recorded.history.remove_node(taken.node_id, NOON + 400)
+    recorded.history.flush()
+    (job,) = recorded.stored.occupancies()
+    assert (job.holder.pid, job.start, job.end) == (1, NOON, NOON + 400)
+    assert recorded.stored.gpu_seconds(user="alice") == pytest.approx(400.0)

@@ -5,6 +5,15 @@ from msgspec.structs import replace
 
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.model.verdict.flapping import (
+    NO_RETURNS,
+    Returns,
+    add_return,
+    forget_returns,
+    hold_seconds,
+    is_less_used,
+    shift_returns,
+)
 from fleet_smi.model.verdict.judge import decide
 from fleet_smi.model.verdict.process_group import EMPTY_GROUP, ProcessGroup, summarize_processes
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -17,7 +26,10 @@ class Standing(Struct, frozen=True, gc=False, rename={"window": "seen", "group":
     """The window of one GPU or instance, and its current verdict, after hysteresis.
 
     `disagreed` counts the latest samples in a row whose state is not that of the verdict;
-    `candidate` is the state of the last of them, and `candidate_from` when it began.
+    `candidate` is the state of the last of them, and `candidate_from` when it began. `ended` says
+    whether a process ended in one of them, and `disagreed_from` when, or else when the first was.
+    `fell` says whether the GPU was in more use before this state, and `returns` how soon its use
+    came back.
     """
 
     window: Window
@@ -26,6 +38,10 @@ class Standing(Struct, frozen=True, gc=False, rename={"window": "seen", "group":
     disagreed: int = 0
     candidate: State | None = None
     candidate_from: float = 0.0
+    disagreed_from: float = 0.0
+    ended: bool = False
+    fell: bool = False
+    returns: Returns = NO_RETURNS
 
 
 class SampleTiming(Struct, frozen=True, gc=False):
@@ -86,21 +102,82 @@ def apply_hysteresis(
     """Replace the current verdict, or keep it until the new state has lasted.
 
     Processes that come or go, faults and modes change the state immediately, except to ghost; a
-    reading that crossed a threshold must disagree with it `settle_samples` times in a row.
+    reading that crossed a threshold must disagree with it `settle_samples` times in a row. A GPU
+    whose use came back soon is not called less used again before that has lasted.
     """
     # After a long gap (one sample) the earlier state is no evidence against the new one.
-    if standing is None or verdict.state == standing.verdict.state or window.samples == 1:
+    if standing is None or window.samples == 1:
         return Standing(window, verdict, group)
-    if window.changed and not _may_follow_an_exit(standing.verdict, verdict):
-        return Standing(window, verdict, group)
-    same_candidate = standing.candidate == verdict.state
-    candidate_from = standing.candidate_from if same_candidate else window.last_at
+    returns = _returns(standing, window, verdict, thresholds)
+    if verdict.state == standing.verdict.state:
+        return Standing(window, verdict, group, fell=standing.fell, returns=returns)
+    falls = is_less_used(verdict.state, standing.verdict.state)
+    if falls and _is_list_missing(window, group, thresholds):
+        return replace(standing, window=window, group=group)
     # Counted over all candidates: two alternating states must not keep a third one in force.
     disagreed = standing.disagreed + 1
-    if disagreed >= thresholds.settle_samples:
+    same_candidate = disagreed > 1 and standing.candidate == verdict.state
+    candidate_from = standing.candidate_from if same_candidate else window.last_at
+    ends_now = _has_use_ended(standing, window)
+    ended = ends_now or (disagreed > 1 and standing.ended)
+    starts_now = ends_now or disagreed == 1
+    disagreed_from = window.last_at if starts_now else standing.disagreed_from
+    is_event = ended if falls else window.changed
+    if _may_follow_an_exit(standing.verdict, verdict):
+        is_event = False
+    lasted, hold = window.last_at - disagreed_from, hold_seconds(returns, thresholds, ended=ended)
+    if (is_event or disagreed >= thresholds.settle_samples) and not (falls and lasted < hold):
         # The state began with its first sample, not with the one that settled it.
-        return Standing(window, replace(verdict, since=candidate_from), group)
-    return Standing(window, standing.verdict, group, disagreed, verdict.state, candidate_from)
+        begun = replace(verdict, since=candidate_from)
+        return Standing(window, begun, group, fell=falls, returns=returns)
+    return Standing(
+        window,
+        standing.verdict,
+        group,
+        disagreed,
+        verdict.state,
+        candidate_from,
+        disagreed_from,
+        ended,
+        standing.fell,
+        returns,
+    )
+
+
+def _returns(
+    standing: Standing, window: Window, verdict: Verdict, thresholds: Thresholds
+) -> Returns:
+    """Return how soon the use came back, after this sample."""
+    at, state, before = window.last_at, verdict.state, standing.verdict
+    returns = standing.returns
+    if returns is not NO_RETURNS:
+        returns = forget_returns(returns, at, thresholds)
+    if state != before.state:
+        if standing.fell and is_less_used(before.state, state):
+            came_back = standing.candidate_from if standing.candidate == state else at
+            return add_return(returns, before.since, came_back, thresholds)
+    elif standing.candidate is not None and is_less_used(standing.candidate, state):
+        # It seemed to end, and came back before the state followed.
+        return add_return(returns, standing.disagreed_from, at, thresholds)
+    return returns
+
+
+def _has_use_ended(standing: Standing, window: Window) -> bool:
+    """Return whether the hardware changed, or a process is gone that was no mere service."""
+    if not window.ended:
+        return False
+    group = standing.group
+    return group.computes or group.pids is None or standing.window.hardware != window.hardware
+
+
+def _is_list_missing(window: Window, group: ProcessGroup, thresholds: Thresholds) -> bool:
+    """Return whether the processes cannot be read now, but could within the idle window.
+
+    Those that were there may still be: to know less never makes a GPU more free.
+    """
+    if group.pids is not None or window.listed_at is None:
+        return False
+    return window.last_at - window.listed_at < thresholds.idle_window_seconds
 
 
 def _may_follow_an_exit(before: Verdict, now: Verdict) -> bool:
@@ -115,4 +192,6 @@ def shift_standing(standing: Standing, seconds: float) -> Standing:
         window=shift_window(standing.window, seconds),
         verdict=replace(standing.verdict, since=standing.verdict.since + seconds),
         candidate_from=standing.candidate_from + seconds,
+        disagreed_from=standing.disagreed_from + seconds,
+        returns=shift_returns(standing.returns, seconds),
     )

@@ -52,8 +52,9 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
     * `load` is the latest utilisation, read at `measured_at`; `None` if that is long ago.
       `mean` is the mean of the last minutes, with high values capped, and `peak` the highest
       value of the idle run.
-    * `pids` are the processes, `None` when they could not be read; the youngest came at
-      `joined_at`. `changed`: they, or the `hardware`, differ from the sample before.
+    * `pids` are the processes that were last listed, at `listed_at`; the youngest came at
+      `joined_at`. `changed`: they, or the `hardware`, differ from the sample before. `ended`: the
+      hardware differs, or a process is gone.
     * `recent` are the last few utilisations, `level` how much memory is in use, `over` what is
       over its threshold. These are needed, and tracked, only while no process computes.
     * `skew` is by how many seconds this clock is ahead of the node's. `throttled` is tracked
@@ -81,6 +82,8 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
     began_at: float | None = None
     throttled: ThrottleHistory | None = None
     idle_users: IdleUsers = ()
+    listed_at: float | None = None
+    ended: bool = False
 
     @property
     def median(self) -> float | None:
@@ -136,7 +139,8 @@ def add_sample(
         pids_changed, joined_at = False, _joined_at(None, gpu.processes, at, skew)
     else:
         # Identity first: a reused summary has the very same set, and comparing sets costs more.
-        pids_changed = pids is not window.pids and pids != window.pids
+        # A list that cannot be read says nothing: the processes that were in it may still be there.
+        pids_changed = pids is not window.pids and pids is not None and pids != window.pids
         # From `window`, not `before`: a gap in the samples does not make known processes new.
         joined_at = (
             _joined_at(window, gpu.processes, at, skew) if pids_changed else window.joined_at
@@ -174,7 +178,7 @@ def add_sample(
         throttled = add_throttle_sample(
             throttled, kind, at, elapsed, thresholds.idle_window_seconds
         )
-    idle_users: IdleUsers = ()
+    idle_users: IdleUsers = before.idle_users if pids is None else ()
     if group.shared and gpu.processes:
         idle_users = track_idle_users(before.idle_users, gpu.processes, at, thresholds)
     fault = card.fault
@@ -185,7 +189,13 @@ def add_sample(
         card.mig_mode,
         len(card.instances),
     )
-    changed = window is None or pids_changed or hardware != window.hardware
+    changed = ended = window is None or hardware != window.hardware
+    listed_at = None if pids is None else at
+    if window is not None:
+        if pids is None:
+            pids, listed_at = window.pids, window.listed_at
+        elif pids_changed:
+            changed, ended = True, ended or not pids.issuperset(window.pids or ())
     # In the order of the fields, without names and `*`: this call is half as expensive.
     return Window(
         at,
@@ -209,6 +219,8 @@ def add_sample(
         before.began_at,
         throttled,
         idle_users,
+        listed_at,
+        ended,
     )
 
 
@@ -221,6 +233,7 @@ _TIMES = (
     "low_power_from",
     "joined_at",
     "began_at",
+    "listed_at",
 )
 """The fields of `Window` that are times by the receiver's clock."""
 

@@ -18,6 +18,8 @@ _IN_USE_STATES: tuple[State, ...] = ("busy", "held", "ghost")
 _STATES_WITH_HOLDER: tuple[State, ...] = ("busy", "held")
 _HIDDEN_HOLDER = Holder(pid=0, user=HIDDEN_USER)
 _MAX_COMMAND_CHARACTERS = 400
+# A list of processes that cannot be read for longer than this says nothing about who is there.
+_MAX_UNLISTED_SECONDS = 600.0
 
 
 class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
@@ -27,7 +29,8 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     columns of its load and of its GPU's power in the samples of the node; `None` where it has
     no such column. Its time is charged to its holders while it `is_in_use`. It counts as time in
     `charged_state` where that differs from its state. `skew` is the seconds by which the hub's
-    clock is ahead of the node's, which the starts of its holders are by.
+    clock is ahead of the node's, which the starts of its holders are by. Its holders are those of
+    before where they `could_not_be_listed`.
     """
 
     uuid: str
@@ -39,6 +42,7 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     holders: tuple[Holder, ...] = ()
     charged_state: State | None = None
     skew: float = 0.0
+    could_not_be_listed: bool = False
 
     @property
     def is_in_use(self) -> bool:
@@ -89,6 +93,7 @@ def _gpu_uses(
         # Else it is busy because an instance is. What is left over is free, even so.
         may_be_hidden=not gpu.instances,
         charged_state="free" if gpu.instances and not unassigned else None,
+        is_listed=gpu.processes is not None,
     )
     for instance, weight in zip(gpu.instances, weights, strict=True):
         yield _device_use(
@@ -98,6 +103,7 @@ def _gpu_uses(
             weight=weight,
             busy_index=offsets[instance.uuid] + BUSY_INDEX,
             power_index=power_index,
+            is_listed=instance.processes is not None,
         )
 
 
@@ -111,6 +117,7 @@ def _device_use(
     power_index: int | None = None,
     may_be_hidden: bool = True,
     charged_state: State | None = None,
+    is_listed: bool = True,
 ) -> DeviceUse:
     verdict = standing.verdict
     holders = [_holder(process) for process in _holding_processes(verdict.state, processes)]
@@ -128,7 +135,13 @@ def _device_use(
         tuple(holders),
         charged_state if verdict.state in _IN_USE_STATES else None,
         standing.window.skew,
+        not is_listed and _was_listed_lately(standing),
     )
+
+
+def _was_listed_lately(standing: Standing) -> bool:
+    listed_at = standing.window.listed_at
+    return listed_at is not None and standing.window.last_at - listed_at < _MAX_UNLISTED_SECONDS
 
 
 def _holding_processes(state: State, processes: Sequence[Process]) -> Sequence[Process]:

@@ -123,6 +123,13 @@ class OpenInterval(Struct, array_like=True):
             )
         )
 
+    def keep_holders(self, use: DeviceUse) -> DeviceUse:
+        """Return a use whose holders could not be listed, with those of this interval."""
+        if not (self.occupants and use.is_in_use and self.use.is_in_use):
+            return use
+        holders = [replace(one.holder, memory_bytes=one.memory_bytes) for one in self.occupants]
+        return replace(use, holders=tuple(holders), skew=self.occupants[0].skew)
+
     def update_memory(self, holders: Iterable[Holder], at: float) -> None:
         """Set the memory of all occupants; `holders` are in the same order."""
         for occupant, holder in zip(self.occupants, holders, strict=True):

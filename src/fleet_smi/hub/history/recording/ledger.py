@@ -266,6 +266,8 @@ class Ledger:
         self, use: DeviceUse, previous: OpenInterval | None, at: float, batch: WriteBatch
     ) -> OpenInterval:
         """Continue the previous interval of a device, or end it and begin another."""
+        if previous is not None and use.could_not_be_listed:
+            use = previous.keep_holders(use)
         if previous is not None and previous.continues_as(use):
             interval = previous
             # The reason quotes figures of the beginning; the stored period keeps those.
