@@ -87,7 +87,7 @@ def test_a_missing_gpu_is_broken_and_the_others_continue() -> None:
     assert states == ["free", "broken"]
 
 
-def test_a_gpu_that_moved_to_another_node_has_ended_here() -> None:
+def test_a_missing_gpu_that_another_node_reports_stays_broken_here() -> None:
     story = ReportingNode()
     story.report_every_second(0, 15, busy_gpu(1), gpu(1))
     story.report_every_second(15, 20, busy_gpu(1))
@@ -97,7 +97,7 @@ def test_a_gpu_that_moved_to_another_node_has_ended_here() -> None:
         there.report(second, gpu(1))
         story.report(second, busy_gpu(1))
     story.tick(100)
-    assert relative_times(story.stored.periods("GPU-00000001")) == [(0, 15), (15, 20)]
+    assert relative_times(story.stored.periods("GPU-00000001")) == [(0, 15), (15, 30)]
     assert relative_times(story.stored.periods("GPU-00000001", "id-of-gpu02")) == [(20, 30)]
 
 
