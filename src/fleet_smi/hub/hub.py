@@ -16,6 +16,7 @@ from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.fleet.node_faults import Room
 from fleet_smi.fleet.node_limit import too_many_nodes
 from fleet_smi.hub.checkpointing import Checkpointer
+from fleet_smi.hub.history.recording.clock_steps import MAX_IGNORED_STEP_SECONDS
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.refusals import Refusal, RefusalLog
@@ -36,8 +37,6 @@ _MAX_PUBLISHED_PER_SLOT = 100
 # keeps unsaved reports for that long.
 _MAX_CHECKPOINTS_PER_SECOND = 50
 _RESTART_SECONDS = 30.0
-# The history waits out smaller corrections of the clock: their time has been recorded.
-_MAX_CLOCK_STEP_SECONDS = 30.0
 _MAX_FAILURE_LOGS = 10_000
 
 
@@ -323,16 +322,15 @@ class Hub:
         step = self._clock_watch.step_at(now, self._elapsed_clock())
         if step:
             self.fleet.shift_times(step)
-            if abs(step) > _MAX_CLOCK_STEP_SECONDS:
-                direction = "back" if step < 0 else "forward"
+            if abs(step) > MAX_IGNORED_STEP_SECONDS:
                 logger.warning(
                     "the clock of the hub was set %s by %s: the history continues from there",
-                    direction,
+                    "back" if step < 0 else "forward",
                     format_duration(abs(step)),
                 )
-                if self.history is not None:
-                    with self._guard("history"):
-                        self.history.step_clock(now, step)
+            if self.history is not None:
+                with self._guard("history"):
+                    self.history.step_clock(now, step)
         return now
 
     def _collect_changes(self) -> None:

@@ -3,10 +3,14 @@
 from math import inf
 
 from fleet_smi.hub.history.recording.intervals import Occupant
+from fleet_smi.hub.history.recording.ledger_state import LedgerState
 from fleet_smi.hub.history.recording.occupancy_joins import remove_row
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.model.history import Gap
 from fleet_smi.model.units import format_duration
+
+MAX_IGNORED_STEP_SECONDS = 30.0
+"""Smaller corrections of the clock are waited out: their time has been recorded."""
 
 
 class ReplacedTime:
@@ -27,11 +31,12 @@ class ReplacedTime:
         if recorded_until > now:
             self._recorded_until = recorded_until
 
-    def step_clock(self, now: float, seconds: float) -> None:
-        """Continue at `now`, because the hub's clock was set by `seconds`, forward or back."""
+    def step_clock(self, now: float, seconds: float) -> Gap:
+        """Continue at `now`, as the clock was set by `seconds`; return the gap that says so."""
         if seconds < 0:
             self._recorded_until = max(self._recorded_until, now - seconds)
         self._until = now
+        return _clock_gap(now, seconds)
 
     def take_until(self, now: float) -> list[tuple[float, float]]:
         """The span up to `now` that was recorded before; empty where there is none."""
@@ -59,12 +64,19 @@ def shift_occupants(
             # There is one if the node was silent since the process came.
             remove_row(gpu_key, occupant, batch)
             occupant.start += seconds
-            occupant.skew += seconds
             end = min(accounted_until + seconds, now)
             batch.occupancies.append((gpu_key, occupant.to_occupancy(end, certain=False)))
 
 
-def clock_gap(now: float, seconds: float) -> Gap:
+def shift_skews(state: LedgerState, seconds: float) -> None:
+    """Move the differences between the hub's clock and the node's for all occupants."""
+    occupants = [one for interval in state.intervals.values() for one in interval.occupants]
+    occupants += [one for dormant in state.dormant.values() for one in dormant]
+    for occupant in (*occupants, *[ended.occupant for ended in state.ended]):
+        occupant.skew += seconds
+
+
+def _clock_gap(now: float, seconds: float) -> Gap:
     """The gap that says that the clock was set by `seconds`: the time that it skipped, if any."""
     by = format_duration(abs(seconds))
     if seconds < 0:

@@ -19,8 +19,8 @@ _SAME_START_SECONDS = 5.0
 class Occupant(Struct, array_like=True):
     """A process on a GPU since `start`, with its usage and memory statistics so far.
 
-    It holds `memory_bytes` since `memory_since`, which is `None` while the node is silent. `skew`
-    is the seconds by which the hub's clock was ahead of the node's when `holder` was reported.
+    It holds `memory_bytes` since `memory_since`, which is `None` while the node is silent. When it
+    was last listed, it had `started_at` by the node's clock; the hub's was ahead of it by `skew`.
     """
 
     holder: Holder
@@ -32,6 +32,7 @@ class Occupant(Struct, array_like=True):
     memory_byte_seconds: float = 0.0
     peak_memory_bytes: int | None = None
     skew: float = 0.0
+    started_at: float | None = None
 
     def is_same_process(self, holder: Holder, skew: float) -> bool:
         """Whether a holder is this process: same pid and user, and about the same start.
@@ -41,9 +42,10 @@ class Occupant(Struct, array_like=True):
         mine = self.holder
         if mine.pid != holder.pid or mine.user != holder.user:
             return False
-        if mine.started_at is None or holder.started_at is None:
+        started_at = mine.started_at if self.started_at is None else self.started_at
+        if started_at is None or holder.started_at is None:
             return True
-        moved = holder.started_at - mine.started_at
+        moved = holder.started_at - started_at
         return min(abs(moved), abs(moved + skew - self.skew)) < _SAME_START_SECONDS
 
     def update_memory(self, at: float, memory_bytes: int | None) -> None:
@@ -123,17 +125,12 @@ class OpenInterval(Struct, array_like=True):
             )
         )
 
-    def keep_holders(self, use: DeviceUse) -> DeviceUse:
-        """Return a use whose holders could not be listed, with those of this interval."""
-        if not (self.occupants and use.is_in_use and self.use.is_in_use):
-            return use
-        holders = [replace(one.holder, memory_bytes=one.memory_bytes) for one in self.occupants]
-        return replace(use, holders=tuple(holders), skew=self.occupants[0].skew)
-
-    def update_memory(self, holders: Iterable[Holder], at: float) -> None:
-        """Set the memory of all occupants; `holders` are in the same order."""
-        for occupant, holder in zip(self.occupants, holders, strict=True):
+    def update_occupants(self, use: DeviceUse, at: float) -> None:
+        """Set the memory and the starts of all occupants, which are in the order of the holders."""
+        for occupant, holder in zip(self.occupants, use.holders, strict=True):
             occupant.update_memory(at, holder.memory_bytes)
+            if not use.could_not_be_listed:
+                occupant.started_at, occupant.skew = holder.started_at, use.skew
 
     def to_period(self, end: float | None, *, certain: bool = True) -> Period:
         """Return it as a ledger entry that ends at `end`."""
@@ -169,6 +166,21 @@ def begin_interval(use: DeviceUse, at: float, previous: Sequence[Occupant]) -> O
         for holder in use.holders
     ]
     return OpenInterval(replace(use, holders=()), at, occupants, UsageAccumulator())
+
+
+def keep_holders(use: DeviceUse, occupants: Sequence[Occupant]) -> DeviceUse:
+    """Return a use whose holders could not be listed, with the occupants of before as holders."""
+    if not (occupants and use.is_in_use):
+        return use
+    holders = [
+        replace(
+            one.holder,
+            memory_bytes=one.memory_bytes,
+            started_at=one.holder.started_at if one.started_at is None else one.started_at,
+        )
+        for one in occupants
+    ]
+    return replace(use, holders=tuple(holders))
 
 
 def find_process(occupants: Iterable[Occupant], holder: Holder, skew: float) -> Occupant | None:

@@ -7,10 +7,15 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.recording.clock_steps import shift_occupants
+from fleet_smi.hub.history.recording.clock_steps import shift_occupants, shift_skews
 from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.distribution import distribute_usage
-from fleet_smi.hub.history.recording.intervals import Occupant, OpenInterval, begin_interval
+from fleet_smi.hub.history.recording.intervals import (
+    Occupant,
+    OpenInterval,
+    begin_interval,
+    keep_holders,
+)
 from fleet_smi.hub.history.recording.ledger_state import LedgerState, TimeGap
 from fleet_smi.hub.history.recording.occupancy_joins import (
     MAX_ENDED,
@@ -168,6 +173,10 @@ class Ledger:
         """Record that nothing is known of a new node before `end`: late reports may tell."""
         self.gaps = [(0.0, end)]
 
+    def shift_skews(self, seconds: float) -> None:
+        """Note that the hub's clock was set by `seconds`: nodes' clocks differ from it by more."""
+        shift_skews(self.to_state(), seconds)
+
     def step_back(
         self, at: float, accounted_until: float, seconds: float, batch: WriteBatch
     ) -> "Ledger":
@@ -266,18 +275,18 @@ class Ledger:
         self, use: DeviceUse, previous: OpenInterval | None, at: float, batch: WriteBatch
     ) -> OpenInterval:
         """Continue the previous interval of a device, or end it and begin another."""
-        if previous is not None and use.could_not_be_listed:
-            use = previous.keep_holders(use)
+        known = self._dormant.get(use.uuid, ()) if previous is None else previous.occupants
+        if use.could_not_be_listed:
+            use = keep_holders(use, known)
         if previous is not None and previous.continues_as(use):
             interval = previous
             # The reason quotes figures of the beginning; the stored period keeps those.
             interval.use = replace(use, reason=previous.use.reason, holders=())
         else:
-            known = self._dormant.get(use.uuid, ()) if previous is None else previous.occupants
             interval = begin_interval(use, at, known)
             if previous is not None:
                 self._end_interval(previous, interval.occupants, at, batch)
-        interval.update_memory(use.holders, at)
+        interval.update_occupants(use, at)
         return interval
 
     def _end_interval(

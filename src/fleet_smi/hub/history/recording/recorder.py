@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fleet_smi.errors import StateError
 from fleet_smi.fleet.fleet import FleetChange, FleetState
-from fleet_smi.hub.history.recording.clock_steps import ReplacedTime, clock_gap
+from fleet_smi.hub.history.recording.clock_steps import MAX_IGNORED_STEP_SECONDS, ReplacedTime
 from fleet_smi.hub.history.recording.ended_hours import EndedHours
 from fleet_smi.hub.history.recording.history_storage import HistoryStorage
 from fleet_smi.hub.history.recording.late_reports import LateReports
@@ -52,8 +52,7 @@ class HistoryRecorder:
         self._too_late = 0
         self._spacing = SampleSpacing()
         self._unchecked: list[NodeRecorder] = []
-        self._faults = RecordingFaults(fleet.faults)
-        self._replaced_time = ReplacedTime()
+        self._faults, self._replaced_time = RecordingFaults(fleet.faults), ReplacedTime()
 
     def restore(self, now: float = inf) -> None:
         """Resume at `now` from the checkpoints of the previous hub, before the first report."""
@@ -100,6 +99,10 @@ class HistoryRecorder:
 
     def step_clock(self, now: float, seconds: float) -> None:
         """Continue at `now`, because the hub's clock was set by `seconds`, forward or back."""
+        nodes = list(self._recorders.values())
+        self._collect(nodes, lambda recorder: recorder.ledger.shift_skews(seconds))
+        if abs(seconds) <= MAX_IGNORED_STEP_SECONDS:
+            return
         self._end_late_reports([late.recorder for late in self._late.values()])
         self.flush()
 
@@ -110,11 +113,9 @@ class HistoryRecorder:
             self._ribbon.count(previous, recorder.states)
             self.unsaved.add(recorder.node_id)
 
-        self._collect(list(self._recorders.values()), step_node)
-        self._batch.gaps.append(clock_gap(now, seconds))
+        self._collect(nodes, step_node)
+        self._batch.gaps.append(self._replaced_time.step_clock(now, seconds))
         self._now = now
-        self._replaced_time.step_clock(now, seconds)
-        self._ribbon.rewind()
         self.flush()
 
     def remove_node(self, node_id: str, now: float) -> None:

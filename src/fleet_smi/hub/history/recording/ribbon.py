@@ -24,10 +24,6 @@ class RibbonCounter:
             self._states.subtract(previous)
             self._states.update(current)
 
-    def rewind(self) -> None:
-        """Record this minute again: the clock was set back."""
-        self._minute = -inf
-
     def next_point(self, now: float, recorders: Collection[NodeRecorder]) -> list[RibbonPoint]:
         """The point of this minute, unless it was returned before."""
         minute = now // _MINUTE * _MINUTE
