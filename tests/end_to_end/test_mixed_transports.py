@@ -57,8 +57,15 @@ files_interval = "1s"
 
 
 def test_nodes_of_all_transports_are_in_one_table_with_their_limits(hub: LoopbackHub) -> None:
-    wait_until(lambda: hub.reporting() == set(WAYS))
-    found = {node.name: node for node in hub.fleet().nodes}
+    found: dict[str, NodeView] = {}
+
+    def all_report() -> bool:
+        # In one view: on a busy machine, one may be silent for a moment when others are not.
+        found.clear()
+        found.update({node.name: node for node in hub.fleet().nodes})
+        return {name for name, node in found.items() if not node.silent} == set(WAYS)
+
+    wait_until(all_report)
     assert {name: node.via for name, node in found.items()} == WAYS
     assert all(len(node.gpus) == 2 for node in found.values())
     assert found["own"].limits == ()

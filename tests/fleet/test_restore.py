@@ -46,6 +46,16 @@ def test_a_restart_changes_no_view() -> None:
         assert restarted(fleet).view(now) == fleet.view(now)
 
 
+def test_a_process_that_ended_while_the_hub_was_restarted_frees_its_gpu_at_once() -> None:
+    fleet = FleetState()
+    for second in range(1, 4):
+        busy = gpu(0, processes=(process(),), busy_percent=90.0)
+        fleet.apply(numbered(second, busy), NOON + second, PULL)
+    again = restarted(fleet)
+    again.apply(numbered(4, gpu(0)), NOON + 4, PULL)
+    assert states(again.view(NOON + 4)) == ["free"]
+
+
 def test_a_silent_node_is_silent_and_not_absent_after_a_restart() -> None:
     fleet = FleetState()
     fleet.apply(snapshot(gpu()), NOON)

@@ -140,7 +140,7 @@ VALID = encode_report([encode_snapshot(everything())], NOON)
             "more than one node",
         ),
     ],
-    ids=range(21),
+    ids=range(22),
 )
 def test_bytes_that_are_no_report_are_refused_with_one_line(body: bytes, message: str) -> None:
     with pytest.raises(Undecodable, match=message) as caught:

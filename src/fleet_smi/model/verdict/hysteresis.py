@@ -167,7 +167,9 @@ def _has_use_ended(standing: Standing, window: Window) -> bool:
     if not window.ended:
         return False
     group = standing.group
-    return group.computes or group.pids is None or standing.window.hardware != window.hardware
+    # A checkpoint has no summary of the processes: which of them are services is not known then.
+    is_known = bool(group.pids)
+    return group.computes or not is_known or standing.window.hardware != window.hardware
 
 
 def _is_list_missing(window: Window, group: ProcessGroup, thresholds: Thresholds) -> bool:
