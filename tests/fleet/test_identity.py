@@ -8,6 +8,7 @@ from fleet_smi.errors import Refused
 from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.fleet.identity import NodeIdentities
+from fleet_smi.fleet.machines import evidence_of, suffixed_id
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Host, Snapshot
@@ -337,6 +338,21 @@ def test_a_clone_does_not_get_an_id_that_somebody_reports() -> None:
         send(fleet, first, NOON + tick)
         send(fleet, clone, NOON + tick + 1)
     assert {node.name for node in fleet.view(NOON + 4).nodes} == {"gpu01", "gpu02", "mallory"}
+
+
+@pytest.mark.parametrize("length", [32, 160])
+def test_a_clone_never_gets_an_id_that_is_taken(length: int) -> None:
+    node_id = "f" * length
+    alike = evidence_of(Sender("gpu01", addresses=()).snapshot(NOON), NOON, PUSH)
+    taken = {node_id}
+    given = []
+    for _ in range(4):
+        given.append(suffixed_id(node_id, alike, [alike], taken))
+        assert given[-1] not in taken
+        taken.add(given[-1])
+    # A node that is removed frees its id; those of the others stay taken.
+    taken.remove(given[1])
+    assert suffixed_id(node_id, alike, [alike], taken) not in taken
 
 
 def test_a_clone_does_not_hide_a_gpu_that_its_twin_misses() -> None:

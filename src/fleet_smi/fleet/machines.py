@@ -6,6 +6,7 @@ that was rebooted or repaired differs from what it was, but what it was never re
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from math import inf
 from re import compile as compile_pattern
 
@@ -219,7 +220,10 @@ def is_clone_id(node_id: str, reported_id: str) -> bool:
 def suffixed_id(
     node_id: str, evidence: Evidence, others: Iterable[Evidence], taken: set[str]
 ) -> str:
-    """Return an id for one more machine of a node id: "5fec…@gpu02", the same after a reboot."""
+    """Return an id for one more machine of a node id: "5fec…@gpu02", the same after a reboot.
+
+    It is never one of those `taken`.
+    """
     # Here, because it loads OpenSSL, and commands about one machine have no use for it.
     from hashlib import blake2s
 
@@ -233,7 +237,7 @@ def suffixed_id(
     suffixes.append(blake2s(stable.encode("utf-8", "replace"), digest_size=4).hexdigest())
     safe = (_NOT_IN_AN_ID.sub("-", suffix).strip("-") for suffix in suffixes)
     ids = [f"{node_id}@{suffix}"[:_MAX_ID_LENGTH] for suffix in safe if suffix]
-    number = len(taken)
-    return next(
-        (each for each in ids if each not in taken), f"{ids[-1]}-{number}"[-_MAX_ID_LENGTH:]
-    )
+    # From the number of those taken: one of them may have been removed since, so it goes on.
+    numbers = (f"-{number}" for number in count(len(taken)))
+    numbered = (f"{ids[-1][: _MAX_ID_LENGTH - len(number)]}{number}" for number in numbers)
+    return next(each for each in chain(ids, numbered) if each not in taken)
