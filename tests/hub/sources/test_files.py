@@ -10,6 +10,7 @@ import pytest
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.fleet.fleet import FleetState, Via
+from fleet_smi.hub.file_hosts import FileHosts
 from fleet_smi.hub.sources import SOURCES, files
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
@@ -185,6 +186,28 @@ def test_an_undecodable_file_is_a_failure_of_its_node_only(
     assert str(failure(bad)).startswith("bad: ")
     assert message in str(failure(bad))
     assert isinstance(good.result, Snapshot)
+
+
+def test_a_file_that_could_never_be_read_is_not_listed_once_it_is_gone(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    hosts = FileHosts([str(old), str(new)])
+    sources = {}
+    for folder in (old, new):
+        folder.mkdir()
+        leave(folder, "other", report(node=f"other-in-{folder.name}"))
+        sources[folder] = FilesSource(str(folder), clock=lambda: NOON, hosts=hosts)
+    bad = leave(old, "gpu01", b"not a report")
+
+    def scan(folder: Path) -> dict[str, Snapshot | DeliveryError | None]:
+        scanned = asyncio.run(sources[folder]._scan(reread=False))
+        return {delivery.target: delivery.result for delivery in scanned}
+
+    assert isinstance(scan(old)["gpu01"], Undecodable)
+    bad.unlink()
+    assert scan(old) == {"gpu01": None}
+    # Its host may be reported by a file of another folder now, under its own name.
+    leave(new, "gpu01", report())
+    assert isinstance(scan(new)["gpu01"], Snapshot)
 
 
 def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ class FilesSource:
         self._grace_seconds = grace_seconds
         self._clock = clock
         # Without a lock: only the worker thread uses these, for one scan at a time.
+        self._listed: list[Path] = []
         self._seen: dict[Path, _SeenFile] = {}
         self._truncated_since: dict[Path, float] = {}
         self._node_ids: set[str] = set()
@@ -155,9 +156,11 @@ class FilesSource:
         yield from sorted(deliveries, key=claim_order)
         # Forget files that are gone: otherwise names that change daily would pile up.
         current, names = set(paths), set(map(target_from_path, paths))
-        gone = [path for path in self._seen if target_from_path(path) not in names]
+        # Those that could never be read, too: each has claimed its host, and its failure is shown.
+        gone = [path for path in self._listed if target_from_path(path) not in names]
         for target in [target for path in gone for target in self._hosts.release(path)]:
             yield Delivery(source=self.name, target=target, result=None)
+        self._listed = paths
         self._seen = {path: seen for path, seen in self._seen.items() if path in current}
         self._truncated_since = {
             path: since for path, since in self._truncated_since.items() if path in current
