@@ -20,6 +20,7 @@ from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.store import HISTORY_FILE, open_history
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.snapshot import Host
 from tests.builders import gpu, process, snapshot
 from tests.machines import wait_until
 from tests.server.routes.test_stream import Listening
@@ -58,9 +59,10 @@ INJECTIONS = {
 }
 
 
-def inject(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the function of an injection fail for the node of that name."""
+def inject(name: str, monkeypatch: pytest.MonkeyPatch, node: str | None = None) -> None:
+    """Let the function of an injection fail for the node of that name, or for another one."""
     owner, function, _, renames = INJECTIONS[name]
+    name = node or name
     original = getattr(owner, function)
 
     def failing(*args: Any, **kwargs: Any) -> Any:
@@ -168,6 +170,38 @@ def test_a_bug_in_the_part_of_one_node_stops_nothing_else(
         assert {"good", *INJECTIONS} <= views(hub).keys()
         held = {row.gpu.node_id for row in client.periods("1h").rows if row.periods}
         assert {"id-of-good", "id-of-judging", "id-of-payload", "id-of-checkpoint"} <= held
+
+
+def test_a_bug_that_a_clone_triggers_is_neither_shown_at_its_twin_nor_lasting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadedHub(tmp_path / "state") as hub:
+        token = hub.join("id-of-first", "first")
+
+        def send(name: str, sequence: int) -> int:
+            now = time.time()
+            taken = snapshot(
+                gpu(0, uuid=f"GPU-{name}"),
+                node=name,
+                node_id="id-of-first",
+                taken_at=now,
+                sequence=sequence,
+                interval_seconds=60.0,
+                boot_id=f"boot-of-{name}",
+                run_id=f"run-of-{name}",
+                host=Host(addresses=(f"10.0.0.{len(name)}",), booted_at=now - 3600),
+            )
+            return hub.report(taken, token=token).status
+
+        assert [send("first", 1), send("clone", 1)] == [200, 200]
+        assert {"first", "first@clone"} <= views(hub).keys()
+        with monkeypatch.context() as patched:
+            inject("judging", patched, "first@clone")
+            assert send("clone", 2) == 422
+        assert "could not be applied" in trouble(hub, "first@clone")
+        assert "could not be applied" not in trouble(hub, "first")
+        assert send("clone", 3) == 200
+        assert "could not be applied" not in trouble(hub, "first@clone")
 
 
 def test_records_that_cannot_be_restored_are_set_aside_at_start(tmp_path: Path) -> None:

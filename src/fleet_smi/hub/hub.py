@@ -122,18 +122,20 @@ class Hub:
         else:
             # The hub's clock and the age of the report: clocks of nodes may be wrong.
             at, origin = now - delivery.age_seconds, delivery.id_origin
+            node_id = result.node_id
             try:
                 snapshot, own_via = self.fleet.identities.identify(
                     result, at, via, self.fleet.thresholds, origin=origin
                 )
-                self._check_room(snapshot.node_id, via)
+                node_id = snapshot.node_id
+                self._check_room(node_id, via)
                 self.reports_received += 1
                 self._apply(snapshot, at, own_via, delivery)
             except DeliveryError as refusal:
                 self._record_failure(via, refusal, now)
                 return
             except Exception as error:  # noqa: BLE001  # one node must not stop its source
-                self.fleet.faults.record("report", result.node_id, error)
+                self.fleet.faults.record("report", node_id, error)
         if self._failure_logs:  # empty as a rule: this is done for every report
             self._log_recovery(via)
 
@@ -171,10 +173,13 @@ class Hub:
         self.fleet.record_failure(via, error.message, now)
         self._failure_log(via).record_failure(error)
 
+    def pushed_node_id(self, snapshot: Snapshot) -> str:
+        """The id of the node that a pushed snapshot was applied to, whatever id it has itself."""
+        return self.fleet.identities.node_id_of(snapshot, Via("push", snapshot.node_id))
+
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """The receipt for the sender of this snapshot: up to which report its data is durable."""
-        via = Via("push", snapshot.node_id)
-        node_id = self.fleet.identities.node_id_of(snapshot, via)
+        node_id = self.pushed_node_id(snapshot)
         return Receipt(
             hub=self.receipt_id,
             kept=self._checkpointer.durable_sequence(snapshot, node_id),

@@ -293,7 +293,7 @@ class ReportHandler:
 
     def _receipt(self, report: Report) -> ReportResponse | HttpError:
         snapshot, faults = report.snapshots[-1], self._hub.fleet.faults
-        if faults and faults.has("report", snapshot.node_id):
+        if faults and faults.has("report", self._hub.pushed_node_id(snapshot)):
             return _BUG
         return ReportResponse(encode_receipt(self._hub.receipt(snapshot)))
 
