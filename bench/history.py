@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -187,7 +187,7 @@ class _Timed(HistoryRecorder):
 
     spent = 0.0
 
-    def schedule_save(self, node_ids: Iterable[str]) -> int:
+    def schedule_save(self, node_ids: Collection[str]) -> int:
         """The same."""
         began = time.thread_time()
         number = super().schedule_save(node_ids)

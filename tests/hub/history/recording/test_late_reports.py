@@ -1,8 +1,10 @@
 """Late reports fill the gap that they belong to and change nothing else."""
 
 from itertools import pairwise
+from typing import cast
 
-from tests.builders import HOUR, NOON, gpu
+from fleet_smi.model.history import Occupancy
+from tests.builders import HOUR, NOON, gpu, process
 from tests.hub.history.in_memory_history import relative_times
 from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode, busy_gpu
 from tests.hub.history.scripted_reports import approx_sum
@@ -127,3 +129,33 @@ def test_a_past_that_has_not_been_reported_within_days_is_final() -> None:
     story.tick(60 * HOUR)
     story.report(-HOUR, busy_gpu(2), number=0, run_id="before")
     assert story.recorded.history.counts()["history_reports_too_late_total"] == 1
+
+
+class WaitingRow:
+    """An occupancy in the batch that counts how often it is looked at."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.holder = process(1)
+
+    @property
+    def start(self) -> float:
+        self.reads += 1
+        return 0.0
+
+
+def test_late_reports_of_many_nodes_that_end_together_read_the_waiting_rows_once() -> None:
+    """After an outage all nodes resend at the same time: this runs on the event loop."""
+    story = ReportingNode()
+    names = [f"gpu{number:02}" for number in range(20)]
+    for name in names:
+        busy = busy_gpu(1, uuid=f"GPU-of-{name}")
+        for second in (0, 1, 2, 300, 301, 302, 100, 101, 102):
+            story.report(second, busy, node=name, number=1 + second)
+    history, row = story.recorded.history, WaitingRow()
+    history._batch.occupancies.append((("id-of-another", FIRST_GPU), cast(Occupancy, row)))
+    ids = [f"id-of-{name}" for name in names]
+    assert all(map(history.has_late_reports, ids))
+    history.schedule_save(ids)
+    assert not any(map(history.has_late_reports, ids))
+    assert row.reads <= 1

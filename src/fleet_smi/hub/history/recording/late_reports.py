@@ -92,23 +92,22 @@ class LateReports:
             self._late_recorder.record(judged, self._batch)
         self._first_at = min(self._first_at, at)
 
-    def finish(self, batch: WriteBatch, next_at: float = inf) -> None:
-        """Move the recorded rows into a batch; the next part continues at `next_at`."""
+    def finish(self, next_at: float = inf) -> WriteBatch:
+        """Return the recorded rows; the next part continues at `next_at`."""
+        recorded = self._batch
         continues = self._late_recorder.last_report_at <= next_at < self._gap[1]
-        end = self._late_recorder.end_by(next_at if continues else self._gap[1], self._batch)
-        batch.periods += self._batch.periods
-        # Rows are removed before others are written: one that is not written yet is left out.
-        removed = set(self._batch.removed_occupancies)
-        batch.removed_occupancies += removed
-        batch.occupancies = [
-            (key, row)
-            for key, row in batch.occupancies
-            if (key, row.start, row.holder.pid) not in removed
-        ] + self._batch.occupancies
-        batch.presence += self._batch.presence
+        end = self._late_recorder.end_by(next_at if continues else self._gap[1], recorded)
         # Rows that reach beyond the gap would replace stored rows that hold more.
-        slices = [slice_row(row, *self._gap) for row in self._batch.series]
-        batch.series += [row for row in slices if row is not None]
+        slices = [slice_row(row, *self._gap) for row in recorded.series]
+        batch = WriteBatch(
+            periods=recorded.periods,
+            removed_occupancies=recorded.removed_occupancies,
+            occupancies=recorded.occupancies,
+            presence=recorded.presence,
+            series=[row for row in slices if row is not None],
+        )
+        # Not its own rows of usage: a row has the whole sum of an hour, with the time around a gap.
         self.recorder.ledger.fill_gap(
             self._gap, self._late_recorder.ledger, (self._first_at, end), batch
         )
+        return batch

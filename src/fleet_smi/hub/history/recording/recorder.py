@@ -4,7 +4,7 @@ Runs on the event loop and never blocks.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from typing import TypeVar
@@ -106,14 +106,14 @@ class HistoryRecorder:
         self._end_late_reports([late.recorder for late in self._late.values()])
         self.flush()
 
-        def step_node(recorder: NodeRecorder) -> None:
+        def step_node(recorder: NodeRecorder) -> WriteBatch:
             previous, batch = recorder.states, WriteBatch()
             recorder.step_clock(now, seconds, batch)
-            self._batch.extend(batch)
             self._ribbon.count(previous, recorder.states)
             self.unsaved.add(recorder.node_id)
+            return batch
 
-        self._collect(nodes, step_node)
+        self._batch.extend(*self._collect(nodes, step_node))
         self._batch.gaps.append(self._replaced_time.step_clock(now, seconds))
         self._now = now
         self.flush()
@@ -127,7 +127,7 @@ class HistoryRecorder:
         try:
             # First: it adds usage to the ledger, and marks the node as unsaved.
             if node_id in self._late:
-                self._end_late(self._late[node_id])
+                self._batch.extend(self._end_late(self._late[node_id]))
             recorder.end_by(now, self._batch)
             self._ended_hours.add(node_id, recorder.ledger, self._now)
         except Exception as error:  # noqa: BLE001  # see `_set_aside`
@@ -146,12 +146,11 @@ class HistoryRecorder:
         """Whether late reports of a node are being recorded; saving it now would end that part."""
         return node_id in self._late
 
-    def schedule_save(self, node_ids: Iterable[str]) -> int:
+    def schedule_save(self, node_ids: Collection[str]) -> int:
         """Put checkpoints of these nodes into the next batch; return its number."""
-        for node_id in node_ids:
-            if node_id in self._late:
-                self._end_late_reports([self._late[node_id].recorder])
-            self.unsaved.add(node_id)
+        late = [self._late[node_id] for node_id in node_ids if node_id in self._late]
+        self._end_late_reports([each.recorder for each in late])
+        self.unsaved.update(node_ids)
         return self.last_batch + 1
 
     def is_saved(self, number: int) -> bool:
@@ -278,7 +277,7 @@ class HistoryRecorder:
         """Record a late report; return false where there is no gap that it belongs to."""
         previous = late = self._late.get(recorder.node_id)
         if previous is not None and not previous.accepts(change.at):
-            self._end_late(previous, change.at)
+            self._batch.extend(self._end_late(previous, change.at))
             late = None
         if late is None:
             late = LateReports.for_change(recorder, change, self._fleet.thresholds, previous)
@@ -289,12 +288,15 @@ class HistoryRecorder:
         return True
 
     def _end_late_reports(self, recorders: Sequence[NodeRecorder]) -> None:
-        self._collect(recorders, lambda recorder: self._end_late(self._late[recorder.node_id]))
+        ended = self._collect(recorders, lambda node: self._end_late(self._late[node.node_id]))
+        self._batch.extend(*ended)
 
-    def _end_late(self, late: LateReports, next_at: float = inf) -> None:
+    def _end_late(self, late: LateReports, next_at: float = inf) -> WriteBatch:
+        """End a part of a gap and return its rows."""
         del self._late[late.recorder.node_id]
-        late.finish(self._batch, next_at)
+        batch = late.finish(next_at)
         self.unsaved.add(late.recorder.node_id)
+        return batch
 
     def _roll_up(self, recorders: Sequence[NodeRecorder]) -> None:
         self._collect(recorders, lambda recorder: recorder.add_usage(self._batch))

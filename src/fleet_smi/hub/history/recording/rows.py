@@ -85,7 +85,17 @@ class WriteBatch(Struct, kw_only=True):
         """
         return len(self.periods) + len(self.occupancies) + len(self.presence)
 
-    def extend(self, other: "WriteBatch") -> None:
-        """Append all rows of another batch."""
+    def extend(self, *others: "WriteBatch") -> None:
+        """Append all rows of other batches, without rows of this one that they remove."""
+        # Rows are removed before others are written: one that is not written yet is left out. All
+        # batches at once, because this one may have very many rows.
+        removed = {key for other in others for key in other.removed_occupancies}
+        if removed:
+            self.occupancies = [
+                (key, row)
+                for key, row in self.occupancies
+                if (key, row.start, row.holder.pid) not in removed
+            ]
         for name in self.__struct_fields__:
-            getattr(self, name).extend(getattr(other, name))
+            for other in others:
+                getattr(self, name).extend(getattr(other, name))
