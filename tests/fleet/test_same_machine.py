@@ -204,6 +204,17 @@ def test_of_two_older_agents_of_one_name_one_is_a_route() -> None:
     assert ids(fleet, NOON + 1) == {"id-of-gpu01", "nvgpu-gpu01@gpu01.b"}
 
 
+def test_which_older_agent_is_the_route_does_not_depend_on_the_clock_of_the_hub() -> None:
+    fleet = FleetState()
+    fleet.apply(agent(NOON), NOON, PUSH)
+    poll(fleet, NOON + 1)
+    fleet.shift_times(24 * HOUR)
+    at = NOON + 24 * HOUR + 2
+    fleet.apply(agent(at), at, PUSH)
+    poll(fleet, at, via=Via("nvgpu", "gpu01.b"), node_id="nvgpu-gpu01@gpu01.b")
+    assert ids(fleet, at) == {"id-of-gpu01", "nvgpu-gpu01@gpu01.b"}
+
+
 USED = (gpu(0, memory_used_bytes=None, processes=(process(77),)), gpu(1, memory_used_bytes=None))
 FILLED = (gpu(0, memory_used_bytes=60 * GIB, processes=None), gpu(1, memory_used_bytes=None))
 

@@ -264,6 +264,7 @@ class FleetState:
         """
         self._inventories.shift_times(seconds)
         self.identities.shift_times(seconds)
+        self._machines.shift_times(seconds)
         for node in self._nodes.values():
             node.shift_times(seconds, self.thresholds)
             self._mark_dirty(node.node_id)

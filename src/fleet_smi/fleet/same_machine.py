@@ -72,6 +72,13 @@ class MachineIndex:
         for key in [key for key in self._tools if key[0] == node_id]:
             del self._tools[key]
 
+    def shift_times(self, seconds: float) -> None:
+        """Move all times, because the hub's clock was set."""
+        for contradiction in self._contradictions.values():
+            contradiction.at += seconds
+        tools = self._tools.items()
+        self._tools = {key: (tool_id, at + seconds) for key, (tool_id, at) in tools}
+
     def find(
         self, snapshot: Snapshot, at: float, via: Via, address: str | None, joined: str | None
     ) -> NodeState | None:
