@@ -1,5 +1,6 @@
 """Identity of nodes: clones stay apart, a reboot is no clone, and no route speaks for another."""
 
+from timeit import repeat
 from typing import Any
 
 import pytest
@@ -408,3 +409,17 @@ def test_the_remedy_names_the_clone_its_old_entry_and_what_its_transport_needs(s
         assert where in trouble
         assert trouble.endswith(f"Then run `fleet-smi nodes remove {ID}@gpu02`")
         assert ("credential.json" in trouble) == (source == "push")
+
+
+def test_clones_of_one_machine_make_no_other_node_more_expensive() -> None:
+    identities = NodeIdentities()
+
+    def seconds() -> float:
+        return min(repeat(lambda: identities.twins("another"), repeat=5, number=100))
+
+    identities.add_clone(f"{ID}@0", ID)
+    beside_one = seconds()
+    for number in range(1, 10_000):
+        identities.add_clone(f"{ID}@{number}", ID)
+    assert seconds() < 20 * beside_one  # to look at every clone takes a thousand times as long
+    assert identities.twins(ID) == [f"{ID}@{number}" for number in range(10_000)]

@@ -48,6 +48,8 @@ class NodeIdentities:
         # By the id that they report, which is the node id of the first of them.
         self._machines: dict[str, list[Machine]] = {}
         self._reported_ids: dict[str, str] = {}
+        # The same by reported id: this is looked up for every node that is shown.
+        self._clones: dict[str, list[str]] = {}
         # The machine of a report that is like the one before it, which nearly every one is.
         self._by_key: dict[tuple[object, ...], Machine] = {}
         self._routes: tuple[frozenset[Via], frozenset[str]] | None = None
@@ -155,6 +157,7 @@ class NodeIdentities:
         """Note that a node reports another id than its own: its credential tells it apart."""
         if node_id not in self._reported_ids and node_id != reported_id:
             self._reported_ids[node_id] = reported_id
+            self._clones.setdefault(reported_id, []).append(node_id)
 
     def annotate(self, checkpoint: NodeCheckpoint) -> NodeCheckpoint:
         """Return the checkpoint of a node with what tells it apart, where that is not usual."""
@@ -178,6 +181,10 @@ class NodeIdentities:
     def forget(self, node_id: str) -> None:
         """Forget the machine of a node that is removed."""
         reported_id = self._reported_ids.pop(node_id, node_id)
+        if reported_id != node_id:
+            self._clones[reported_id].remove(node_id)
+            if not self._clones[reported_id]:
+                del self._clones[reported_id]
         machines = self._machines.get(reported_id, [])
         for machine in [each for each in machines if each.node_id == node_id]:
             machines.remove(machine)
@@ -198,12 +205,11 @@ class NodeIdentities:
 
     def twins(self, node_id: str) -> Sequence[str]:
         """Return the ids of the other nodes that report the same id as this one."""
-        # Empty as a rule: this is called for every node that is shown.
-        if not self._reported_ids:
-            return ()
         reported_id = self._reported_ids.get(node_id, node_id)
-        clones = [clone for clone, other in self._reported_ids.items() if other == reported_id]
-        return [each for each in (reported_id, *clones) if each != node_id] if clones else ()
+        clones = self._clones.get(reported_id)
+        if clones is None:  # the rule
+            return ()
+        return [each for each in (reported_id, *clones) if each != node_id]
 
     def _machine(self, node_id: str) -> Machine | None:
         machines = self._machines.get(self._reported_ids.get(node_id, node_id), ())
@@ -211,8 +217,7 @@ class NodeIdentities:
 
     def _add(self, reported_id: str, machine: Machine) -> None:
         self._machines.setdefault(reported_id, []).append(machine)
-        if machine.node_id != reported_id:
-            self._reported_ids[machine.node_id] = reported_id
+        self.add_clone(machine.node_id, reported_id)
 
     def _find(
         self, node_id: str, evidence: Evidence, timeout: float | None, origin: IdOrigin
