@@ -25,6 +25,7 @@ from fleet_smi.model.usage_report_text import (
     format_energy,
     format_hours,
 )
+from tests import builders
 from tests.terminal import samples
 from tests.terminal.history_samples import USER_SUMS, lab_week, sums
 from tests.terminal.samples import HOUR, NOW, fleet, node, utc, verdict
@@ -120,6 +121,14 @@ def test_instances_are_compared_by_their_own_hours() -> None:
     found = [round(row.sums.gpu_seconds / HOUR, 6) for row in report.least_used]
     assert found == [1.0, 10.0, 20.0, 30.0]
     assert report.least_used[1].name == "n:0"
+
+
+@pytest.mark.parametrize("profile", ["²g.10gb", "٣g.40gb", "99g.1gb", "g.", "", None])
+def test_whatever_a_node_calls_a_profile_its_instances_have_a_weight(profile: str | None) -> None:
+    parts = builders.instance(0, profile=profile), builders.instance(1, profile="1g.10gb")
+    weights = instance_weights(builders.gpu(0, instances=parts))
+    assert all(0 < weight <= 1 for weight in weights)
+    assert sum(weights) <= 1
 
 
 def test_too_many_jobs_are_left_out() -> None:

@@ -15,7 +15,7 @@ def instance_weights(gpu: Gpu) -> list[float]:
 def _instance_weight(instance: Instance, gpu: Gpu) -> float:
     """Return it by compute slices ("1g.10gb" is 1/7), else by memory, else as an equal share."""
     slices = (instance.profile or "").partition("g.")[0]
-    if slices.isdigit() and 0 < int(slices) <= _SLICES_PER_GPU:
+    if slices.isdecimal() and 0 < int(slices) <= _SLICES_PER_GPU:  # "²" is a digit, but no number
         return int(slices) / _SLICES_PER_GPU
     if instance.memory_total_bytes and gpu.memory_total_bytes:
         return min(1.0, instance.memory_total_bytes / gpu.memory_total_bytes)
