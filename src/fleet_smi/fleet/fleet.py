@@ -89,29 +89,14 @@ class FleetState:
         # that this route works.
         if via is not None and (via != node.via or via not in node.vias or node.failures):
             self._routes.attach(via, node)
-        run_id = snapshot.run_id
-        if run_id is not None:
-            if is_recorded:
-                is_new = node.sequences.add(run_id, snapshot.sequence)
-            else:
-                is_new = not node.sequences.has(run_id, snapshot.sequence)
-            if not is_new:
-                return None
+        if snapshot.run_id is not None and not _is_new(node, snapshot, is_recorded=is_recorded):
+            return None
         # First the attribute, which is nearly always `None`.
-        if node.unrecorded_since and is_recorded and end_unrecorded(node, snapshot, at):
-            pass
-        elif not node.is_older_than(snapshot, at):
-            if run_id is None or not is_recorded:
-                return None
-            # Its number has been recorded, so the checkpoint has to be written again.
-            self._mark_dirty(node.node_id)
-            return FleetChange(
-                snapshot=snapshot,
-                at=at,
-                reported_uuids=snapshot_uuids(snapshot),
-                via=via,
-                is_late=True,
-            )
+        continues = node.unrecorded_since and is_recorded and end_unrecorded(node, snapshot, at)
+        if not continues and not node.is_older_than(snapshot, at):
+            # Without a number it is no gap that it fills, but out of date.
+            is_late = snapshot.run_id is not None and is_recorded
+            return self._late_change(snapshot, at, via) if is_late else None
         if not is_recorded:
             begin_unrecorded(node)
         # Newer by its number, older by its time: its age is wrong, as two transports disagree or
@@ -135,6 +120,17 @@ class FleetState:
             transitions=transitions,
             standings=node.standings,
             occupancy_changed=node.occupancy_changed,
+        )
+
+    def _late_change(self, snapshot: Snapshot, at: float, via: Via | None) -> FleetChange:
+        # Its number has been recorded, so the checkpoint has to be written again.
+        self._mark_dirty(snapshot.node_id)
+        return FleetChange(
+            snapshot=snapshot,
+            at=at,
+            reported_uuids=snapshot_uuids(snapshot),
+            via=via,
+            is_late=True,
         )
 
     def add_target(self, via: Via) -> None:
@@ -366,3 +362,10 @@ class FleetState:
     def _name_of(self, node_id: str) -> str | None:
         node = self._nodes.get(node_id)
         return None if node is None else node.name
+
+
+def _is_new(node: NodeState, snapshot: Snapshot, *, is_recorded: bool) -> bool:
+    """Add the number of a snapshot, if it is recorded; return whether it was not there before."""
+    if is_recorded:
+        return node.sequences.add(snapshot.run_id or "", snapshot.sequence)
+    return not node.sequences.has(snapshot.run_id or "", snapshot.sequence)
