@@ -298,12 +298,12 @@ class FleetState:
         """Return the id of the node that a route leads to, if that is known."""
         return self._routes.node_id(via)
 
-    def device_keys(self, now: float) -> set[tuple[str, str]]:
+    def device_keys(self) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance in `view`, without building it."""
         return {
             (node.node_id, uuid)
             for node in self._nodes.values()
-            for gpu, _ in node.parts(now, self.thresholds).gpus
+            for gpu in node.gpus
             for uuid in (gpu.uuid, *[instance.uuid for instance in gpu.instances])
         }
 

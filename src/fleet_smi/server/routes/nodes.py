@@ -3,15 +3,18 @@
 import asyncio
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from starlette.responses import Response
 
-from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.hub_problems import NodesView, Problems
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
 from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.http_error import HttpError
+from fleet_smi.server.response_cache import compress_body, encoded_json_response
+from fleet_smi.server.single_flight import iterate_cooperatively
+from fleet_smi.wire.json import to_json
 
 _Key = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]
 _Value = Annotated[str, Meta(max_length=256)]
@@ -32,16 +35,26 @@ class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 async def list_nodes(context: RequestContext) -> Response:
     """Respond with every node, what the hub cannot do now, and whom it refuses."""
-    view = await context.fleet_view()
-    return json_response(
-        NodesView(
-            taken_at=view.taken_at,
-            summary=view.summary,
-            nodes=view.nodes,
-            problems=context.services.problems.current(),
-            refused=context.hub.refusals.recent(),
-        )
-    )
+
+    async def encode() -> tuple[FleetView, list[Raw]]:
+        view = await context.fleet_view()
+        # Node by node: thousands at once would block the event loop, in a thread as well.
+        steps = iterate_cooperatively(view.nodes, context.services.backpressure)
+        return view, [Raw(to_json(node)) async for node in steps]
+
+    # Shared by all who may see the same. The rest is small, and changes without the fleet.
+    key = context.request.url.path, context.command_visibility
+    view, nodes = await context.services.cache.get_or_compute(key, encode)
+    document = {
+        "taken_at": view.taken_at,
+        "summary": view.summary,
+        "nodes": nodes,
+        "problems": context.services.problems.current(),
+        "refused": context.hub.refusals.recent(),
+    }
+    headers = {"Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
+    body = await compress_body(to_json(document))
+    return await encoded_json_response(context, body, headers)
 
 
 async def list_problems(context: RequestContext) -> Response:

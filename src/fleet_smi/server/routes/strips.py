@@ -74,7 +74,7 @@ async def _matching_gpus(context: RequestContext, query: StripsQuery) -> Collect
     """The GPUs that match a filter, with their MIG instances."""
     if query.filter is UNSET and is_live(context, query.until):
         # All of the present: a view of a large fleet would take as long as its strips.
-        return context.hub.fleet.device_keys(context.hub.clock())
+        return context.hub.fleet.device_keys()
     view = await fleet_at(context, query.until)
     return await run_in_query_thread(_filtered_keys, view, query.filter or "")
 
