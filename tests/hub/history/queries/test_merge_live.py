@@ -159,3 +159,17 @@ def test_figures_are_the_means_of_their_gpu_and_node() -> None:
     (gpu,) = node.gpus
     assert (gpu.figures["memory_used_bytes"], gpu.figures["power_watts"]) == (2048.0, None)
     assert (gpu.figures["busy_percent"], gpu.figures["sm_clock_mhz"]) == (80.0, None)
+
+
+def test_a_row_that_an_unwritten_batch_removes_is_not_shown_beside_what_replaced_it() -> None:
+    """Late reports have shown two occupancies to be one; that is not written yet."""
+    ended = [GpuOccupancies(gpu=GPU, occupancies=(occupancy(0, 5), occupancy(8, 12)))]
+    first = WriteBatch(occupancies=[(PLACE, occupancy(15, 20))])
+    joined = WriteBatch(
+        removed_occupancies=[(PLACE, 8, 7), (PLACE, 15, 7)], occupancies=[(PLACE, occupancy(0, 20))]
+    )
+    known = filter_batch(0, 30, merge_batches([first, joined], WriteBatch()))
+    (row,) = merge_occupancies(ended, [GPU], known)
+    assert [(one.start, one.end) for one in row.occupancies] == [(0, 20)]
+    gone = WriteBatch(removed_occupancies=[(PLACE, 0, 7), (PLACE, 8, 7)])
+    assert merge_occupancies(ended, [GPU], gone) == []

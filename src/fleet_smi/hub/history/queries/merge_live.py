@@ -35,6 +35,7 @@ def merge_batches(unwritten: Iterable[WriteBatch], open_batch: WriteBatch) -> Wr
         merged.nodes += batch.nodes
         merged.gpus += batch.gpus
         merged.periods += batch.periods
+        merged.remove_occupancies(batch.removed_occupancies)
         merged.occupancies += batch.occupancies
         merged.presence += batch.presence
         merged.series += batch.series
@@ -47,6 +48,7 @@ def filter_batch(start: float, end: float, batch: WriteBatch) -> WriteBatch:
         nodes=batch.nodes,
         gpus=batch.gpus,
         periods=[item for item in batch.periods if _overlaps(item[1], start, end)],
+        removed_occupancies=batch.removed_occupancies,
         occupancies=[item for item in batch.occupancies if _overlaps(item[1], start, end)],
         presence=[interval for interval in batch.presence if _overlaps(interval, start, end)],
     )
@@ -118,13 +120,15 @@ def merge_occupancies(
         _gpu_key(row.gpu): {(entry.start, entry.holder.pid): entry for entry in row.occupancies}
         for row in stored
     }
+    for gpu_key, start, pid in live.removed_occupancies:
+        by_gpu.get(gpu_key, {}).pop((start, pid), None)
     for gpu_key, occupancy in live.occupancies:
         key = occupancy.start, occupancy.holder.pid
         by_gpu.setdefault(gpu_key, {})[key] = occupancy
     return [
         GpuOccupancies(gpu=gpu, occupancies=_in_order(by_gpu[_gpu_key(gpu)].values()))
         for gpu in gpus
-        if _gpu_key(gpu) in by_gpu
+        if by_gpu.get(_gpu_key(gpu))
     ]
 
 

@@ -328,4 +328,4 @@ class HistoryService:
         stored = self._queries.occupancies(start, end, user)
         gpus = merge_gpus(self._queries.gpus(), live)
         of_user = [item for item in live.occupancies if user in (None, item[1].holder.user)]
-        return merge_occupancies(stored, gpus, WriteBatch(occupancies=of_user))
+        return merge_occupancies(stored, gpus, replace(live, occupancies=of_user))

@@ -84,10 +84,4 @@ def _merge(gpu_key: GpuKey, main: Occupant, part: Occupant, batch: WriteBatch) -
 
 def remove_row(gpu_key: GpuKey, occupant: Occupant, batch: WriteBatch) -> None:
     """Remove the row of an occupancy, from this batch too."""
-    start, pid = occupant.start, occupant.holder.pid
-    batch.removed_occupancies.append((gpu_key, start, pid))
-    batch.occupancies = [
-        (key, row)
-        for key, row in batch.occupancies
-        if (key, row.start, row.holder.pid) != (gpu_key, start, pid)
-    ]
+    batch.remove_occupancies([(gpu_key, occupant.start, occupant.holder.pid)])

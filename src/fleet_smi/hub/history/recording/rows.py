@@ -1,5 +1,6 @@
 """The rows of a write batch: the types that the recorder hands to the storage queue."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -7,6 +8,9 @@ from msgspec import Struct
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.model.fleet import State
 from fleet_smi.model.history import Gap, GpuOfNode, Occupancy, Period, RibbonPoint, Sums
+
+OccupancyKey = tuple[GpuKey, float, int]
+"""The GPU, the start and the pid of an occupancy."""
 
 
 class NodeRow(Struct, frozen=True, kw_only=True, gc=False):
@@ -63,8 +67,8 @@ class WriteBatch(Struct, kw_only=True):
     replaced: list[tuple[float, float]] = []
     """Time spans of which everything that is stored goes: the clock was set back before them."""
     periods: list[tuple[GpuKey, Period]] = []
-    removed_occupancies: list[tuple[GpuKey, float, int]] = []
-    """GPU, start and pid of rows that late reports have shown to be parts of others."""
+    removed_occupancies: list[OccupancyKey] = []
+    """Rows that late reports have shown to be parts of others."""
     occupancies: list[tuple[GpuKey, Occupancy]] = []
     presence: list[Presence] = []
     series: list[SeriesRow] = []
@@ -85,17 +89,23 @@ class WriteBatch(Struct, kw_only=True):
         """
         return len(self.periods) + len(self.occupancies) + len(self.presence)
 
+    def remove_occupancies(self, keys: Collection[OccupancyKey]) -> None:
+        """Remove rows: those that are stored, and those of this batch."""
+        if keys:
+            # Stored rows are removed before others are written: one of this batch would stay.
+            self.removed_occupancies += keys
+            removed = set(keys)
+            self.occupancies = [
+                (gpu_key, row)
+                for gpu_key, row in self.occupancies
+                if (gpu_key, row.start, row.holder.pid) not in removed
+            ]
+
     def extend(self, *others: "WriteBatch") -> None:
         """Append all rows of other batches, without rows of this one that they remove."""
-        # Rows are removed before others are written: one that is not written yet is left out. All
-        # batches at once, because this one may have very many rows.
-        removed = {key for other in others for key in other.removed_occupancies}
-        if removed:
-            self.occupancies = [
-                (key, row)
-                for key, row in self.occupancies
-                if (key, row.start, row.holder.pid) not in removed
-            ]
+        # Of all batches at once, because this one may have very many rows.
+        self.remove_occupancies([key for other in others for key in other.removed_occupancies])
         for name in self.__struct_fields__:
-            for other in others:
-                getattr(self, name).extend(getattr(other, name))
+            if name != "removed_occupancies":
+                for other in others:
+                    getattr(self, name).extend(getattr(other, name))
