@@ -158,3 +158,34 @@ def hold_one(hub: ThreadedHub, line: socket.socket) -> None:
         line.sendall(request.encode())
         with suppress(TimeoutError):
             line.recv(1 << 16)
+
+
+UNWANTED = {
+    **{kind: REFUSED[kind] for kind in ("a wrong credential", "no such endpoint")},
+    "a body that is too large": "POST /api/v1/join HTTP/1.1\r\nContent-Type: application/json\r\n",
+    "a request without need of a body": "GET /healthz HTTP/1.1\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", UNWANTED)
+def test_a_body_that_nobody_reads_is_not_received_without_end(hub: ThreadedHub, kind: str) -> None:
+    head = f"{UNWANTED[kind]}Host: 127.0.0.1\r\nContent-Length: {1 << 30}\r\n\r\n"
+    sent, block = 0, bytes(1 << 20)
+    with connect(hub) as line, suppress(ConnectionError):
+        line.sendall(head.encode())
+        while sent < 256:
+            line.sendall(block)
+            sent += 1
+    assert 8 <= sent < 256  # MiB; the largest report is refused without losing its connection
+
+
+def test_discarded_bytes_are_limited_per_address_and_come_back_with_time() -> None:
+    clock = Clock()
+    limiter = RefusalLimiter(clock)
+    discarded = 0
+    while limiter.may_discard("10.0.0.1", 1 << 20):
+        discarded += 1
+    assert discarded >= 32  # several of the largest reports
+    assert limiter.may_discard("10.0.0.2", 1 << 20)
+    clock.now += 60.0
+    assert limiter.may_discard("10.0.0.1", 1 << 20)

@@ -3,6 +3,9 @@
 A refused request costs the hub nearly as much as a good one, so a sender of garbage or of a wrong
 credential could keep it busy. Requests that are not refused are never delayed, wherever they come
 from: a laboratory may share one address with the machine that has the wrong credential.
+
+The rest of a request that is already answered is received and discarded, so that its sender reads
+the answer and can go on; beyond a number of bytes its connection is closed instead.
 """
 
 import asyncio
@@ -18,6 +21,8 @@ _BURST, _PER_SECOND = 300, 20
 _DELAY_SECONDS = 5.0
 # Answers of one address that wait at the same time; each keeps a connection.
 _MAX_HELD = 64
+# Several of the largest reports at once; to receive more would keep the event loop from all others.
+_DISCARD_BURST_BYTES, _DISCARD_BYTES_PER_SECOND = 64 << 20, 4 << 20
 _MAX_KEYS = 1 << 14
 _REFUSED = range(400, 500)
 CLOSE = (b"connection", b"close")
@@ -31,6 +36,11 @@ class RefusalLimiter:
         self._clock = clock
         self._buckets = TokenBucket(
             burst=_BURST, refill_seconds=1 / _PER_SECOND, max_keys=_MAX_KEYS
+        )
+        self._discards = TokenBucket(
+            burst=_DISCARD_BURST_BYTES,
+            refill_seconds=1 / _DISCARD_BYTES_PER_SECOND,
+            max_keys=_MAX_KEYS,
         )
         self._held: Counter[str] = Counter()
 
@@ -52,6 +62,14 @@ class RefusalLimiter:
         self._held[key] -= 1
         if self._held[key] <= 0:
             del self._held[key]
+
+    def may_discard(self, address: str, size: int) -> bool:
+        """Count bytes that nobody reads; whether their sender may send more of them."""
+        key, now = rate_limit_key(address), self._clock()
+        if self._discards.seconds_until(key, size, now):
+            return False
+        self._discards.spend(key, size, now)
+        return True
 
     async def wait(self, address: str) -> bool:
         """Count one refused request and hold its answer; whether to close the connection then."""

@@ -117,11 +117,20 @@ class ReportProtocol(HeadLimitProtocol):
             self._respond(self._sender)
 
     def on_body(self, body: bytes) -> None:
-        """Collect the body of a report; that of a refused one is discarded."""
-        if self._sender is None:
-            super().on_body(body)
-        elif isinstance(self._sender, ReportSender):
+        """Collect the body of a report; that of a request already answered is discarded."""
+        if isinstance(self._sender, ReportSender):
             self._body.append(body)
+        elif self._sender is not None or self.cycle.response_complete:
+            self._discard(body)
+        else:
+            super().on_body(body)
+
+    def _discard(self, body: bytes) -> None:
+        """Drop a part of a body that nobody reads; close the connection if there are too many."""
+        if self._reports is not None:
+            address = self._reports.client_address(self.headers, self._peer)
+            if not self._reports.refusals.may_discard(address, len(body)):
+                self.transport.close()
 
     def on_message_complete(self) -> None:
         """Handle the report and write its receipt."""
