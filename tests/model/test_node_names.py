@@ -23,3 +23,10 @@ def test_nodes_of_one_name_get_the_start_of_their_ids() -> None:
 def test_a_node_with_an_address_in_its_id_gets_the_address() -> None:
     named = unique_node_names([node("nvgpu-box", "box"), node("nvgpu-box@10.0.0.2:1080", "box")])
     assert list(named.values()) == ["box~nvgpu-bo", "box~10.0.0.2:1080"]
+
+
+def test_names_stay_unique_where_ids_begin_alike_or_a_name_looks_like_a_suffix() -> None:
+    named = unique_node_names([node("rack-one-a", "box"), node("rack-one-b", "box")])
+    assert list(named.values()) == ["box~rack-one-a", "box~rack-one-b"]
+    named = unique_node_names([node("one", "box"), node("two", "box"), node("evil", "box~one")])
+    assert named == {"one": "box~one", "two": "box~two", "evil": "box~one~evil"}

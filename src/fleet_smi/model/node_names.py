@@ -1,7 +1,7 @@
 """Unique display names of nodes, where two of them have the same name."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fleet_smi.model.fleet import NodeView
 
@@ -10,10 +10,23 @@ _ID_PREFIX_LENGTH = 8
 
 def unique_node_names(nodes: Sequence[NodeView]) -> dict[str, str]:
     """Return a unique name per node id: its name, or "gpu01~10.0.0.2:1080" where that is taken."""
-    counts = Counter([node.name for node in nodes])
+    return make_names_unique({node.node_id: node.name for node in nodes})
+
+
+def make_names_unique(names: Mapping[str, str]) -> dict[str, str]:
+    """Return a unique name per node id, from names of which several may be equal."""
+    unique = _with_suffixes(names, names, _suffix)
+    # A short suffix may be that of two ids, and a node may choose a name that looks like one.
+    return _with_suffixes(unique, names, str)
+
+
+def _with_suffixes(
+    unique: Mapping[str, str], names: Mapping[str, str], suffix: Callable[[str], str]
+) -> dict[str, str]:
+    counts = Counter(unique.values())
     return {
-        node.node_id: f"{node.name}~{_suffix(node.node_id)}" if counts[node.name] > 1 else node.name
-        for node in nodes
+        node_id: f"{names[node_id]}~{suffix(node_id)}" if counts[name] > 1 else name
+        for node_id, name in unique.items()
     }
 
 

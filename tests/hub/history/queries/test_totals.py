@@ -61,6 +61,25 @@ def test_usage_is_summed_by_user_group_node_model_and_gpu(store: HistoryStore) -
     assert [each.daily for each in found.rows] == [(300.0,), (50.0,)]
 
 
+def test_two_nodes_of_one_name_have_a_row_each(store: HistoryStore) -> None:
+    batch = WriteBatch(
+        nodes=[node(1, name="gpu01"), node(2, name="gpu01"), node(3)],
+        gpus=[gpu(1, 0), gpu(2, 0), gpu(3, 0)],
+        usage=[
+            usage(DAY, 100.0),
+            usage(DAY, 3000.0, gpu_key=place(2, 0)),
+            usage(DAY, 7.0, gpu_key=place(3, 0)),
+        ],
+    )
+    found = queries_over(store, batch).usages(DAY + 5.0, DAY + 10.0, "node", daily=True)
+    names = {each.name: (each.sums.gpu_seconds, each.daily) for each in found.rows}
+    assert names == {
+        "gpu01~id-1": (100.0, (100.0,)),
+        "gpu01~id-2": (3000.0, (3000.0,)),
+        "gpu3": (7.0, (7.0,)),
+    }
+
+
 def test_an_instance_counts_as_the_model_of_its_gpu(store: HistoryStore) -> None:
     part = gpu(1, 1, model="1g.10gb", parent=gpu(1, 0).uuid)
     orphan = gpu(2, 0, model="2g.20gb", parent="GPU-never-described")

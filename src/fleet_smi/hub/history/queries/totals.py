@@ -1,7 +1,7 @@
 """Usage totals per user, group, node, model or GPU: from whole weeks and days, else hours."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import inf
 from operator import add
 from typing import Any, Literal, NamedTuple
@@ -38,6 +38,7 @@ from fleet_smi.hub.history.storage.schema import (
 )
 from fleet_smi.model.fleet import STATES, State
 from fleet_smi.model.history import NO_USER, Sums, Usage, Usages
+from fleet_smi.model.node_names import make_names_unique
 
 GroupBy = Literal["user", "group", "node", "model", "gpu"]
 SumValues = Sequence[float]
@@ -111,24 +112,25 @@ def read_usages(
     """
     ledger_start = _ledger_start(connection, not_before)
     ranges = _BucketRanges.around(start, end, ledger_start)
-    names = _names_by_key(connection, by)
+    groups = _groups_by_key(connection, by)
     days = range(ranges.hours[0] // DAY_SECONDS, -(-ranges.hours[1] // DAY_SECONDS))
     totals: dict[str, SumValues] = defaultdict(lambda: _ZEROS)
     by_day: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(days))
-    # Several keys may have one name, such as a user in two groups: add them up by name.
+    # Several keys may be of one group, such as a user in two of them: add them up by group.
     for bucket, key, *numbers in _read_hours_and_days(connection, ranges, by, daily=daily):
-        totals[names[key]] = tuple(map(add, totals[names[key]], numbers))
-        by_day[names[key]][bucket // DAY_SECONDS - days.start] += numbers[0]
+        totals[groups[key]] = tuple(map(add, totals[groups[key]], numbers))
+        by_day[groups[key]][bucket // DAY_SECONDS - days.start] += numbers[0]
     for key, *numbers in _read_weeks(connection, ranges, by):
-        totals[names[key]] = tuple(map(add, totals[names[key]], numbers))
+        totals[groups[key]] = tuple(map(add, totals[groups[key]], numbers))
     for bucket, key, *seconds in _read_days_of_weeks(connection, ranges, by) if daily else ():
-        first, daily_seconds = bucket // DAY_SECONDS - days.start, by_day[names[key]]
+        first, daily_seconds = bucket // DAY_SECONDS - days.start, by_day[groups[key]]
         week = slice(first, first + len(DAY_COLUMNS))
         daily_seconds[week] = map(add, daily_seconds[week], seconds)
+    used = {group: numbers for group, numbers in totals.items() if numbers[0]}
+    names = _node_names(connection, used) if by == "node" else {group: group for group in used}
     rows = [
-        Usage(name=name, sums=_sums(numbers), daily=tuple(by_day[name]) if daily else ())
-        for name, numbers in totals.items()
-        if numbers[0]
+        Usage(name=names[group], sums=_sums(numbers), daily=tuple(by_day[group]) if daily else ())
+        for group, numbers in used.items()
     ]
     return Usages(
         start=float(ranges.hours[0]),
@@ -261,17 +263,27 @@ def _sum_columns(table: Table) -> list[ColumnElement[float]]:
     return [_Sum(table.c[name]) for name in SUM_COLUMNS]
 
 
-def _names_by_key(connection: Connection, by: GroupBy) -> dict[Any, str]:
+def _groups_by_key(connection: Connection, by: GroupBy) -> dict[Any, str]:
+    """The group that the rows of each key are added to: its name, but the id of a node.
+
+    Two nodes may have one name, which each chooses itself.
+    """
     queries: dict[GroupBy, Select[Any, str]] = {
         "user": select(people.c.key, people.c.user),
         "group": select(people.c.key, people.c.group),
-        "node": select(nodes.c.key, nodes.c.name),
+        "node": select(nodes.c.key, nodes.c.node_id),
         # The model is its own key; `None` is a GPU of an unknown one.
         "model": select(gpus.c.model, func.coalesce(gpus.c.model, _UNKNOWN_MODEL)).distinct(),
         "gpu": select(gpus.c.key, gpus.c.uuid),
     }
-    names: dict[Any, str] = dict(connection.execute(queries[by]).all())
-    return {None: _UNKNOWN_MODEL, **names} if by == "model" else names
+    groups: dict[Any, str] = dict(connection.execute(queries[by]).all())
+    return {None: _UNKNOWN_MODEL, **groups} if by == "model" else groups
+
+
+def _node_names(connection: Connection, node_ids: Collection[str]) -> dict[str, str]:
+    """A unique name for each of these nodes."""
+    found = connection.execute(select(nodes.c.node_id, nodes.c.name)).all()
+    return make_names_unique({node_id: name for node_id, name in found if node_id in node_ids})
 
 
 def _sums(numbers: SumValues) -> Sums:
