@@ -5,14 +5,14 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.model.safe_text import sanitize_text
-from fleet_smi.wire.report import FILE_SUFFIX, MAX_REPORT_BYTES
+from fleet_smi.wire.report import FILE_SUFFIX, MAX_INLINE_BYTES, MAX_REPORT_BYTES
 
 MAX_FILES = 5_000
 """Files of one folder that are read, and nodes that it may have."""
@@ -69,17 +69,20 @@ def open_shared_file(path: Path) -> Iterator[SharedFile]:
         os.close(descriptor)
 
 
-def list_node_files(path: Path) -> list[Path]:
+def list_node_files(path: Path, known: Collection[Path] = ()) -> list[Path]:
     """List the files of nodes in a folder, or those that match a pattern like `/nfs/cml*`.
 
-    Raise `Unreachable` if there is none.
+    Of too many, those that are `known` already. Raise `Unreachable` if there is none.
     """
     folder, pattern = path, "*"
     # The name of a folder may itself contain a bracket.
     if any(wildcard in path.name for wildcard in "*?[") and not path.is_dir():
         folder, pattern = path.parent, path.name
     matching = (file for file in folder.iterdir() if fnmatch.fnmatchcase(file.name, pattern))
-    files = sorted(file for file in matching if not _IGNORED.fullmatch(file.name))[:MAX_FILES]
+    files = sorted(file for file in matching if not _IGNORED.fullmatch(file.name))
+    if len(files) > MAX_FILES:
+        # Stable: anyone who can write to the folder could add files whose names come first.
+        files = sorted(sorted(files, key=lambda file: file not in known)[:MAX_FILES])
     if not files:
         message = "no file of a node in this folder" if folder is path else "no file matches"
         raise Unreachable(message, str(path))
@@ -94,6 +97,14 @@ def _newest_per_host(paths: list[Path]) -> list[Path]:
     return [
         files[0] if len(files) == 1 else max(files, key=_recency_key) for files in hosts.values()
     ]
+
+
+def is_large(path: Path) -> bool:
+    """Whether a file is larger than the report of nearly every node, and costly to decode."""
+    try:
+        return path.lstat().st_size > MAX_INLINE_BYTES
+    except OSError:
+        return False
 
 
 def _recency_key(path: Path) -> tuple[bool, int]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,16 @@ import pytest
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.fleet.fleet import FleetState, Via
+from fleet_smi.hub import shared_folder
 from fleet_smi.hub.file_hosts import FileHosts
 from fleet_smi.hub.sources import SOURCES, files
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import (
+    MAX_INLINE_BYTES,
     MAX_REPORT_BYTES,
+    Report,
+    decode_report,
     encode_report,
     encode_report_json,
     encode_snapshot,
@@ -258,3 +263,55 @@ def test_a_folder_cannot_invent_nodes_without_end(
     leave(tmp_path, "gpu01", report(node="invented1"))
     (known,) = asyncio.run(source.poll())
     assert isinstance(known.result, Snapshot)
+
+
+def scan(source: FilesSource) -> list[str]:
+    """The targets of which something is delivered."""
+    return [each.target for each in asyncio.run(source._scan(reread=False))]
+
+
+def test_files_whose_names_come_first_do_not_hide_a_known_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_folder, "MAX_FILES", 3)
+    source = FilesSource(str(tmp_path), clock=lambda: NOON)
+    leave(tmp_path, "gpu01", report(1))
+    assert scan(source) == ["gpu01"]
+    for number in range(5):
+        leave(tmp_path, f"a{number}", b"junk")
+    leave(tmp_path, "gpu01", report(2))
+    assert scan(source) == ["a0", "a1", "gpu01"]
+
+
+def test_new_and_large_files_take_turns_and_do_not_delay_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_UNUSUAL_FILES_SECONDS", 0.0)
+    source = FilesSource(str(tmp_path), clock=lambda: NOON)
+    leave(tmp_path, "gpu01", report(1))
+    assert scan(source) == ["gpu01"]
+    for name in ("a0", "a1", "a2"):
+        leave(tmp_path, name, bytes(MAX_INLINE_BYTES + 1))
+    turns = []
+    for sequence in range(2, 6):
+        leave(tmp_path, "gpu01", report(sequence))
+        turns.append(scan(source))
+    assert turns == [["a0", "gpu01"], ["a1", "gpu01"], ["a2", "gpu01"], ["a0", "gpu01"]]
+
+
+def test_what_was_read_too_late_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_released = threading.Event()
+
+    def decode_late(body: bytes, *, json: bool) -> Report:
+        assert is_released.wait(60)
+        return decode_report(body, json=json)
+
+    monkeypatch.setattr(files, "decode_report", decode_late)
+    leave(tmp_path, "gpu01", report(7))
+    source = FilesSource(str(tmp_path), interval_seconds=0.01, timeout_seconds=0.2)
+    with run_source(source) as received:
+        received.wait_for_error(Unreachable)
+        is_released.set()
+        received.wait_for_sequence(7)

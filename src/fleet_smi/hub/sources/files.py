@@ -1,7 +1,9 @@
 """The `files` source: reads reports, or the output of gpustat, from a shared folder."""
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,7 @@ from fleet_smi.hub.shared_folder import (
     MAX_FILES,
     FileStamp,
     SharedFile,
+    is_large,
     list_node_files,
     open_error_to_failure,
     open_shared_file,
@@ -44,6 +47,8 @@ from fleet_smi.wire.report import FILE_SUFFIX, decode_report
 _CRON_SECONDS = 60.0
 # A truncated file is being written, unless it stays truncated for longer.
 _TRUNCATED_GRACE_SECONDS = 10.0
+# For new and large files in one scan; the others of them have their turn in the next.
+_UNUSUAL_FILES_SECONDS = 5.0
 # How far the clock of a file server may be ahead; beyond that its times tell no age.
 _MAX_CLOCK_AHEAD_SECONDS = 60.0
 
@@ -92,10 +97,12 @@ class FilesSource:
         # Without a lock: only the worker thread uses these, for one scan at a time.
         self._listed: list[Path] = []
         self._seen: dict[Path, _SeenFile] = {}
+        self._delivered: tuple[dict[Path, _SeenFile], float] = {}, 0.0
+        self._last_unusual = Path()
         self._truncated_since: dict[Path, float] = {}
         self._node_ids: set[str] = set()
         self._last_scan_at = 0.0
-        self._is_unreachable = False
+        self._is_unreachable = self._is_scan_lost = False
         self._worker = BlockingWorker(f"files {path}")
 
     async def poll(self) -> Sequence[Delivery]:
@@ -139,6 +146,7 @@ class FilesSource:
                 lambda: list(self._read_folder(reread=reread)), self._timeout_seconds
             )
         except TimeoutError:
+            self._is_scan_lost = True
             message = (
                 f"the folder did not respond within {self._timeout_seconds:g} s: is its server up?"
             )
@@ -147,11 +155,18 @@ class FilesSource:
         raise Unreachable(message, str(self._path))
 
     def _read_folder(self, *, reread: bool) -> Iterator[Delivery]:
-        now, paths = self._clock(), list_node_files(self._path)
+        if self._is_scan_lost:
+            # It came too late to be delivered: what it has read is to be read again.
+            self._seen, self._last_scan_at = self._delivered
+            self._is_scan_lost = False
+        self._delivered = dict(self._seen), self._last_scan_at
+        now, paths = self._clock(), list_node_files(self._path, self._seen)
         for path in paths:  # before any that lists several hosts
             self._hosts.claim(target_from_path(path), path, str(self._path))
         deliveries = [
-            delivery for path in paths for delivery in self._read_or_failure(path, reread=reread)
+            delivery
+            for path in (paths if reread else self._in_turn(paths))
+            for delivery in self._read_or_failure(path, reread=reread)
         ]
         yield from sorted(deliveries, key=claim_order)
         # Forget files that are gone: otherwise names that change daily would pile up.
@@ -167,6 +182,21 @@ class FilesSource:
         }
         # When it began: a file that changed during this scan has changed after that.
         self._last_scan_at = now
+
+    def _in_turn(self, paths: Sequence[Path]) -> Iterator[Path]:
+        """The usual files, then the new and the large, from where the last scan had to stop.
+
+        Anyone who can write to the folder could add files that take longer than the timeout.
+        """
+        unusual = sorted(path for path in paths if path not in self._seen or is_large(path))
+        yield from sorted(set(paths).difference(unusual))
+        first, ends_at = bisect_right(unusual, self._last_unusual), inf
+        for path in unusual[first:] + unusual[:first]:
+            ends_at = min(ends_at, time.monotonic() + _UNUSUAL_FILES_SECONDS)
+            yield path
+            self._last_unusual = path
+            if time.monotonic() >= ends_at:
+                return
 
     def _read_or_failure(self, path: Path, *, reread: bool) -> Iterator[Delivery]:
         """The deliveries of one file, or its failure: one bad file hides no other."""
