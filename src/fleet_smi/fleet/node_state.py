@@ -69,7 +69,8 @@ class NodeState:
     `at` is when that snapshot was taken, by the hub's clock, and `wake_at` when the node
     becomes silent without a further report. `address` is where its reports come from, if that is
     known, whatever it says itself. `occupancy_changed` are the UUIDs of the GPUs and
-    instances whose processes, or their memory, differ from the snapshot before.
+    instances whose processes, or their memory, differ from the snapshot before, or whose use has
+    ended or come back since.
     """
 
     __slots__ = (
@@ -313,7 +314,11 @@ def _changes(
     for uuid, standing in after.items():
         previous, verdict = before.get(uuid), standing.verdict
         # An unchanged summary is reused, so identity is enough and costs next to nothing.
-        if previous is None or previous.group is not standing.group:
+        if (
+            previous is None
+            or previous.group is not standing.group
+            or previous.ended is not standing.ended
+        ):
             occupancy_changed.append(uuid)
         state = None if previous is None else previous.verdict.state
         if state != verdict.state:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.model.verdict import reasons
 from fleet_smi.model.verdict.flapping import (
     NO_RETURNS,
     Returns,
@@ -42,6 +43,13 @@ class Standing(Struct, frozen=True, gc=False, rename={"window": "seen", "group":
     ended: bool = False
     fell: bool = False
     returns: Returns = NO_RETURNS
+
+    @property
+    def has_use_ended(self) -> bool:
+        """Whether the processes that used the GPU are gone, and its state does not say so yet."""
+        if not self.ended or self.candidate is None:
+            return False
+        return is_less_used(self.candidate, self.verdict.state)
 
 
 class SampleTiming(Struct, frozen=True, gc=False):
@@ -130,9 +138,13 @@ def apply_hysteresis(
         # The state began with its first sample, not with the one that settled it.
         begun = replace(verdict, since=candidate_from)
         return Standing(window, begun, group, fell=falls, returns=returns)
+    remains = standing.verdict
+    if falls and ended:
+        # Neither who used it nor how much is true any more.
+        remains = replace(remains, reason=reasons.USE_HAS_ENDED, notes=(), idle_seconds=None)
     return Standing(
         window,
-        standing.verdict,
+        remains,
         group,
         disagreed,
         verdict.state,

@@ -11,6 +11,7 @@ from fleet_smi.model.verdict.readings import process_memory, used_memory
 HIDDEN_PROCESS = "a process that cannot be seen"
 UNKNOWN_OWNER = "somebody"
 IN_USE_BY_HIDDEN_PROCESS = f"in use by {HIDDEN_PROCESS}"
+USE_HAS_ENDED = "its processes ended a moment ago"
 NO_MIG_INSTANCE = (
     "MIG is on and no instance exists: nothing can run here until the administrator creates one"
 )

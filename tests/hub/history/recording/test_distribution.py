@@ -1,11 +1,19 @@
 """Distribution of usage: shares of users, processes and MIG instances."""
 
+import pytest
+
 from fleet_smi.model.history import NO_USER
 from fleet_smi.model.people import HIDDEN_USER
-from fleet_smi.model.units import GIB
-from tests.builders import gpu, instance, process
+from fleet_smi.model.snapshot import Process
+from fleet_smi.model.units import GIB, MIB
+from tests.builders import NOON, gpu, instance, process, snapshot
+from tests.hub.history.in_memory_history import RecordedFleet
 from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode
 from tests.hub.history.scripted_reports import approx_sum
+
+DISPLAY = process(
+    9, user="root", kind="graphics", name="Xorg", command="/usr/bin/X", gpu_memory_bytes=300 * MIB
+)
 
 
 def test_two_people_share_a_gpu_in_equal_parts_and_their_processes_share_theirs() -> None:
@@ -48,3 +56,31 @@ def test_instances_count_as_fractions_that_add_up_to_their_gpu() -> None:
     assert [one.state for one in kept.periods(FIRST_GPU)] == ["busy"]
     assert kept.gpus[NODE_ID, small.uuid].parent == FIRST_GPU
     assert {row.uuids for row in kept.series()} == {(FIRST_GPU, big.uuid, small.uuid)}
+
+
+@pytest.mark.parametrize("desktop", [(), (DISPLAY,)])
+def test_a_gpu_whose_processes_come_and_go_is_charged_to_nobody_in_between(
+    desktop: tuple[Process, ...],
+) -> None:
+    recorded = RecordedFleet()
+    empty, used = gpu(processes=desktop), gpu(busy_percent=90.0, processes=(process(), *desktop))
+    # Its use comes back once, after 30 s: the next end of a process does not free it immediately.
+    cards = [used, used, empty, used, used, empty, empty, empty, empty]
+    for number, card in enumerate(cards):
+        report = snapshot(card, sequence=number, interval_seconds=30.0)
+        recorded.take(report, NOON + number * 30.0)
+    recorded.history.remove_node(NODE_ID, NOON + len(cards) * 30.0)
+    recorded.history.flush()
+    kept = recorded.stored
+    between = [(one.holders, one.reason) for one in kept.periods(FIRST_GPU)][3]
+    assert [one.state for one in kept.periods(FIRST_GPU)] == [
+        "busy",
+        "free",
+        "busy",
+        "busy",
+        "free",
+    ]
+    assert between == ((), "its processes ended a moment ago")
+    assert kept.gpu_seconds(user="alice") == approx_sum(120.0)
+    assert kept.gpu_seconds(user=NO_USER) == approx_sum(150.0)
+    assert {one.holder.user for one in kept.occupancies()} == {"alice"}

@@ -54,10 +54,12 @@ class Truth:
                 self._hold(change, one, at, held)
 
     def _hold(self, change: FleetChange, one: Gpu, at: float, held: float) -> None:
-        state = change.standings[one.uuid].verdict.state
+        standing = change.standings[one.uuid]
+        state = standing.verdict.state
         self.states[one.uuid, state] += held
         users = defaultdict(list)
-        if state in ("busy", "held", "ghost"):
+        # Nobody is charged while the use of a GPU has ended and may come back.
+        if not standing.has_use_ended and state in ("busy", "held", "ghost"):
             for each in compute_or_all_processes(one.processes or ()):
                 users[owner(each)].append(each.pid)
             if not users and state != "ghost":

@@ -13,11 +13,12 @@ ProcessStarts = list[list[float | None]]
 class ChangeDetector:
     """Remembers the processes in one report of a node and compares later reports with it."""
 
-    __slots__ = ("_groups", "_starts")
+    __slots__ = ("_groups", "_starts", "_vacated")
 
     def __init__(self, change: FleetChange | None = None) -> None:
         self._groups: dict[str, ProcessGroup] = {} if change is None else _process_groups(change)
         self._starts: ProcessStarts = [] if change is None else _process_starts(change.snapshot)
+        self._vacated: set[str] = set() if change is None else _vacated(change)
 
     def has_same_processes(self, latest: Snapshot) -> bool:
         """Whether the latest report shows the same processes, judged by their start times.
@@ -34,6 +35,8 @@ class ChangeDetector:
             if current is None or previous is None:
                 return False
             if current.group.pids != previous.pids or current.group.name != previous.name:
+                return False
+            if current.has_use_ended is not (uuid in self._vacated):
                 return False
         return True
 
@@ -58,6 +61,11 @@ class ChangeDetector:
 
 def _process_groups(change: FleetChange) -> dict[str, ProcessGroup]:
     return {uuid: standing.group for uuid, standing in change.standings.items()}
+
+
+def _vacated(change: FleetChange) -> set[str]:
+    """The devices that are called in use though their processes have ended."""
+    return {uuid for uuid, standing in change.standings.items() if standing.has_use_ended}
 
 
 def _process_starts(snapshot: Snapshot) -> ProcessStarts:

@@ -119,11 +119,14 @@ def _device_use(
     charged_state: State | None = None,
     is_listed: bool = True,
 ) -> DeviceUse:
-    verdict = standing.verdict
-    holders = [_holder(process) for process in _holding_processes(verdict.state, processes)]
+    verdict, state = standing.verdict, standing.verdict.state
+    if standing.has_use_ended and standing.candidate is not None:
+        # It is called busy while its use may come back, but nobody uses it.
+        state = standing.candidate
+    holders = [_holder(process) for process in _holding_processes(state, processes)]
     # In a fixed order, because consecutive reports are compared pairwise.
     holders.sort(key=lambda holder: holder.pid)
-    if not holders and may_be_hidden and verdict.state in _STATES_WITH_HOLDER:
+    if not holders and may_be_hidden and state in _STATES_WITH_HOLDER:
         holders = [_HIDDEN_HOLDER]
     return DeviceUse(
         uuid,
