@@ -51,6 +51,11 @@ def test_a_point_in_time_is_parsed(said: str, meant: str) -> None:
     assert parse_moment(said, NOW, BERLIN) == berlin(meant)
 
 
+def test_every_time_that_a_program_prints_can_be_given() -> None:
+    at = 1763000000.0970974  # such as `time.time()`, or a time in a response: 17 digits
+    assert parse_moment(repr(at), at + 1) == at
+
+
 @pytest.mark.parametrize("said", ["@1763000000", "1763000000", "1763000000.250"])
 def test_seconds_since_1970_are_accepted(said: str) -> None:
     assert parse_moment(said, NOW, BERLIN) == float(said.removeprefix("@"))

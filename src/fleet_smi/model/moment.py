@@ -13,7 +13,7 @@ from fleet_smi.errors import UsageError
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.units import parse_duration
 
-_EPOCH = re.compile(r"@?([0-9]{9,11}(?:\.[0-9]{1,6})?)")
+_EPOCH = re.compile(r"@?([0-9]{9,11}(?:\.[0-9]{1,9})?)")
 _LENGTH = re.compile(r"(?:[0-9]{1,6}(?:\.[0-9]{1,6})?(?:d|h|min|m|s))+", re.IGNORECASE)
 _PART = re.compile(r"[0-9.]+[a-z]+", re.IGNORECASE)
 _DAY = r"(?P<day>[a-z]+|[0-9]{4}-[0-9]{2}-[0-9]{2})"
