@@ -173,6 +173,31 @@ def test_a_hangup_makes_a_hub_read_its_certificate_and_not_end(
     assert ended(hub)[0] == 0
 
 
+def test_the_hubs_own_user_needs_no_pin_for_a_certificate_of_the_admins_own(
+    tmp_path: Path, env: dict[str, str], start: Start
+) -> None:
+    file, state = tmp_path / "cert.pem", str(tmp_path / "state")
+    first, second = (
+        ensure_self_signed(tmp_path / name, ["gpu.example.org"]).path for name in ("one", "two")
+    )
+    file.write_bytes(first.read_bytes())
+    flags = ("--tls-cert", str(file), "--tls-key", str(file), "--state", state)
+    hub = start("hub", "--listen", str(free_port()), *flags, "--include-self", env=env)
+    read_until(hub, "hub:")
+
+    def command() -> subprocess.CompletedProcess[str]:
+        return run_fleet_smi("nodes", env=env | {"FLEET_SMI_HUB_STATE": state})
+
+    done = command()
+    assert done.returncode == 0, done.stderr
+    pinned = (tmp_path / "state/address").read_text()
+    file.write_bytes(second.read_bytes())
+    hub.send_signal(signal.SIGHUP)
+    wait_until(lambda: (tmp_path / "state/address").read_text() != pinned)
+    done = command()
+    assert done.returncode == 0, done.stderr
+
+
 def accepts(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60):
         return True

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import StateError, UsageError
 from fleet_smi.server import certificate_reload
 from fleet_smi.server.certificate_reload import LiveCertificate, TlsFiles
 from fleet_smi.server.tls import ensure_self_signed, fingerprint_of
@@ -88,6 +88,24 @@ def test_half_a_renewal_leaves_the_old_certificate(tmp_path: Path, files: TlsFil
     assert not live.reload()
     renew(files, tmp_path / "second")
     assert live.reload()
+
+
+def test_what_follows_a_renewal_is_tried_again_until_it_succeeds(
+    tmp_path: Path, files: TlsFiles
+) -> None:
+    outcomes = [StateError("the disk is full"), None]
+
+    def follow() -> None:
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+
+    live = LiveCertificate(files, follow)
+    renew(files, tmp_path / "second")
+    live.reload_if_changed()
+    assert live.fingerprint == expected(tmp_path / "second")
+    live.reload_if_changed()
+    live.reload_if_changed()
+    assert outcomes == []
 
 
 def test_after_a_signal_it_is_read_at_once(tmp_path: Path, files: TlsFiles) -> None:

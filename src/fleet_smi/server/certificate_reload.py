@@ -3,16 +3,21 @@
 import asyncio
 import logging
 import os
+import re
 import ssl
+from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import StateError, UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.paths import user_name
+from fleet_smi.server.tls import fingerprint_of
 
 logger = logging.getLogger(__name__)
 _CHECK_SECONDS = 10.0
+_PEM_CERTIFICATE = r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"
 
 
 class TlsFiles(NamedTuple):
@@ -27,14 +32,17 @@ class LiveCertificate:
 
     Every handshake is handed over to the context of the latest certificate. Loading a renewed
     one into a context in use would fail the handshakes that fall between certificate and key.
+    `on_renewal` is called after each; where it raises `StateError`, it is tried again.
     """
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, on_renewal: Callable[[], None] = lambda: None) -> None:
         self._files = files
+        self._on_renewal = on_renewal
         self._failures = FailureLog(logger, "certificate")
         self._stamp = self._read_stamp()
         try:
             self.context = self._latest = _load(files)
+            self.fingerprint = _read_fingerprint(files)
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"the certificate cannot be used: {_reason(error, files)}") from None
         # OpenSSL calls it in every handshake, whether the client names a server or not.
@@ -45,9 +53,15 @@ class LiveCertificate:
         stamp = self._read_stamp()
         try:
             self._latest = _load(self._files)
+            self.fingerprint = _read_fingerprint(self._files)
         except (OSError, ssl.SSLError) as error:
             reason = _reason(error, self._files)
             self._failures.record_failure(UsageError(f"not renewed, the old one stays: {reason}"))
+            return False
+        try:
+            self._on_renewal()
+        except StateError as error:
+            self._failures.record_failure(error)
             return False
         self._stamp = stamp
         self._failures.record_success()
@@ -83,6 +97,13 @@ def _load(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key, password=_no_password)
     return context
+
+
+def _read_fingerprint(files: TlsFiles) -> str | None:
+    """The fingerprint of the first certificate in the file, which is the one presented."""
+    text = Path(files.certificate).read_text(encoding="ascii", errors="replace")
+    found = re.search(_PEM_CERTIFICATE, text, re.DOTALL)
+    return None if found is None else fingerprint_of(ssl.PEM_cert_to_DER_cert(found[0]))
 
 
 def _no_password() -> str:

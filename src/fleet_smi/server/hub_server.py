@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -73,7 +73,9 @@ class HubServer:
             stack.callback(state_folder.remove_runtime_files, self.state_folder)
             self.credentials = self._credentials(settings.nodes_most)
             stack.callback(self.credentials.close)
-            self.tls, self.fingerprint = _certificate(settings, self.state_folder)
+            self.tls, self.fingerprint = _certificate(
+                settings, self.state_folder, self._write_address
+            )
             # One of our own stays: nodes trust its fingerprint.
             self._renewed = self.tls if self.fingerprint is None else None
             self.warning = self._bind_warning(settings)
@@ -97,10 +99,8 @@ class HubServer:
             self.listeners = build_listeners(settings, self.hub)
             # The address file last: commands that find it can connect.
             self.url = self._url(settings.listen.host, socket.gethostname())
-            local_url = self._url(settings.listen.host, "127.0.0.1")
-            state_folder.write_running_hub(
-                self.state_folder, state_folder.RunningHub(self.url, local_url, self.fingerprint)
-            )
+            self._local_url = self._url(settings.listen.host, "127.0.0.1")
+            self._write_address()
             self._resources = stack.pop_all()
 
     async def run(self) -> None:
@@ -131,6 +131,17 @@ class HubServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _write_address(self) -> None:
+        """Write where this hub listens, and the certificate that its own user's commands pin.
+
+        A certificate of the admin's own too: it has the name of the hub, and not the address of
+        this machine, by which those commands connect.
+        """
+        presented = None if self.tls is None else self.tls.fingerprint
+        state_folder.write_running_hub(
+            self.state_folder, state_folder.RunningHub(self.url, self._local_url, presented)
+        )
 
     def _credentials(self, max_nodes: int) -> CredentialCache:
         return CredentialCache(
@@ -264,11 +275,15 @@ def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive 
     return Archive(settings.history or folder / store.HISTORY_FILE, retention, fleet)
 
 
-def _certificate(settings: HubSettings, folder: Path) -> tuple[LiveCertificate | None, str | None]:
+def _certificate(
+    settings: HubSettings, folder: Path, on_renewal: Callable[[], None]
+) -> tuple[LiveCertificate | None, str | None]:
+    """The certificate to present, and its fingerprint where nodes pin it."""
     # The admin's own certificate is not pinned: clients verify it by its authority.
     if settings.tls_cert is not None and settings.tls_key is not None:
-        return LiveCertificate(TlsFiles(settings.tls_cert, settings.tls_key)), None
+        return LiveCertificate(TlsFiles(settings.tls_cert, settings.tls_key), on_renewal), None
     if settings.tls is None:
         return None, None
     own = hub_certificate(folder, settings.hosts)
-    return LiveCertificate(TlsFiles(str(own.path), str(own.path))), own.fingerprint
+    files = TlsFiles(str(own.path), str(own.path))
+    return LiveCertificate(files, on_renewal), own.fingerprint
