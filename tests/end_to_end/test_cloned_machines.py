@@ -276,5 +276,6 @@ def test_a_clone_that_cannot_join_is_not_told_to_revoke_the_healthy_node(lab: La
     refused = run_fleet_smi("nodes", "--hub", hub.url, env=hub.env).stdout
     for text in (agent.output, " ".join(refused.split())):
         assert "systemd-machine-id-setup" in text
+        assert "start the agent with the line that `fleet-smi hub join-command` prints" in text
         assert "token revoke" not in text
     assert "gpu01" in hub.reporting()

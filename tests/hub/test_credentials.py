@@ -5,9 +5,11 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from sqlalchemy import Engine, text
 
+from fleet_smi.client.responses import decode_error
 from fleet_smi.errors import Refused, UsageError
 from fleet_smi.hub.credentials import CredentialCache, Identity
 from fleet_smi.hub.database import DATABASE_FILE, write_transaction
@@ -180,6 +182,19 @@ def test_a_join_token_cannot_replace_a_credential_that_was_never_used(
         credentials.redeem_join_token(key, "id-1", "gpu1", proposal)
     credentials.refresh()
     assert credentials.identify_token(token) is not None
+
+
+def test_a_node_gets_every_remedy_of_the_refusal_to_join(credentials: CredentialCache) -> None:
+    key, node_id = credentials.tokens.add("join").secret, "a" * 32
+    credentials.redeem_join_token(key, node_id, "gpu1")
+    with pytest.raises(Refused) as refused:
+        credentials.redeem_join_token(key, node_id, "gpu1")
+    message = refused.value.message
+    sent = msgspec.json.encode({"error": {"code": "refused", "message": message}})
+    received = decode_error(sent)
+    assert received is not None
+    assert received.message == message
+    assert f"token revoke {node_id}" in message
 
 
 def test_a_join_token_has_limits_by_default(

@@ -11,7 +11,7 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.error_text import describe_error
 
 _T = TypeVar("_T")
-_MAX_MESSAGE_LENGTH = 300
+_MAX_MESSAGE_LENGTH = 1000  # the longest of a hub, with its remedies, has half of that
 
 
 class ErrorResponse(Struct, frozen=True):
