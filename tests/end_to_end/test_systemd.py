@@ -10,7 +10,13 @@ mkdir -p /etc/fleet-smi
 printf '[hub]\nlisten = ":7070"\ntls = "self-signed"\n' > /etc/fleet-smi/fleet-smi.toml
 hub=https://localhost:7070
 
+fleet_smi service uninstall hub 2>&1 | said nothing_to_uninstall
+sed -i s/:7070/:443/ /etc/fleet-smi/fleet-smi.toml
+fleet_smi service install hub > /opt/shared/not_started 2>&1; echo $? | said not_started_code
+sed -i s/:443/:7070/ /etc/fleet-smi/fleet-smi.toml
+
 fleet_smi service install hub 2>&1 | said installed
+curl -sk $hub/healthz | said first_answer
 wait_for curl -skfo /dev/null $hub/healthz
 curl -sk $hub/api/v1/fleet | said refused
 token=$(fleet_smi hub token add --role viewer)
@@ -55,8 +61,13 @@ def test_the_documented_services_run_under_a_real_systemd(tmp_path: Path) -> Non
     said = run_on_systemd_machine(tmp_path, SCRIPT)
     log = said.get("log", "")
     assert "gave up" not in log, log
+    # A port that the service may not open is no service that runs.
+    assert said["nothing_to_uninstall"] == "fleet-smi: fleet-smi-hub.service is not installed\n"
+    assert said["not_started_code"] == "1\n"
+    assert "has not started: `journalctl -u fleet-smi-hub.service` shows why" in said["not_started"]
     # It starts before anybody has access, says what to do, and opens without a restart.
     assert "is running" in said["installed"]
+    assert said["first_answer"] != "", "it answers once it is said to run"
     assert "sudo fleet-smi hub token add --role viewer" in said["installed"]
     assert '"no_viewers"' in said["refused"]
     assert said["ipv6"] == "200"

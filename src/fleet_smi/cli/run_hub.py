@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from fleet_smi.cli.service_ready import notify_ready
+
 if TYPE_CHECKING:
     from fleet_smi.config import Settings
     from fleet_smi.server.hub_server import HubServer
@@ -68,6 +70,7 @@ def run(settings: "Settings") -> int:
     configure_logging()
     with HubServer(settings.hub, build_sources(settings), settings.thresholds) as server:
         print(f"fleet-smi hub: {server.url}", flush=True)
+        notify_ready()
         if server.warning:
             logger.warning('warning="%s"', server.warning)
         serve_until_signal(server)

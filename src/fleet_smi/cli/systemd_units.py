@@ -95,6 +95,10 @@ def _unit_section(service: ServiceUnit) -> Iterator[str]:
 
 def _service_section(service: ServiceUnit) -> Iterator[str]:
     yield "[Service]"
+    # `systemctl start` then waits, and fails where the program ends instead: a bad setting, a port
+    # in use. For as long as it takes: a slow start on a busy machine is not a failure.
+    yield "Type=notify"
+    yield "TimeoutStartSec=infinity"
     # systemd expands $NAME in ExecStart, and only there.
     yield f"ExecStart={_join_quoted([word.replace('$', '$$') for word in service.command])}"
     if service.role == "hub":

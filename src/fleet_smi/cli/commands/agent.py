@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli.join_token import add_join_arguments, clear_join_variable, take_join_token
+from fleet_smi.cli.service_ready import notify_ready
 from fleet_smi.errors import UsageError
 from fleet_smi.node.outlets import OUTLETS, OutletOptions, build_outlets
 from fleet_smi.node.reader import Deadlines, Reader
@@ -77,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
         # Only after all imports: an exception in the middle of one can crash the interpreter.
         for number in _STOP_SIGNALS:
             signal.signal(number, agent.stop)
+        notify_ready()
         agent.run_once() if args.once else agent.run()
     except KeyboardInterrupt:
         return 0

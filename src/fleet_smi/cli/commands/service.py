@@ -56,9 +56,10 @@ class RemoveFile(NamedTuple):
 
 
 class RunCommand(NamedTuple):
-    """A program to run."""
+    """A program to run; `failure` is the error if it fails, by default what it printed."""
 
     command: Sequence[str]
+    failure: str | None = None
 
 
 Step = WriteFile | RemoveFile | RunCommand
@@ -90,12 +91,13 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("".join(map(_describe, steps)))
         return 0
     require_manager(scope)
+    if args.action == "uninstall" and not Path(scope.unit_path(name)).exists():
+        raise Unmet(f"{name} is not installed")
     if args.action == "install" and not scope.is_user:
         require_reachable(_program_files())
     run_steps(steps, systemd.run)
     if args.action == "install":
-        unit_flag = "--user -u" if scope.is_user else "-u"
-        print(f"{name} is running; `journalctl {unit_flag} {name}` shows its log")
+        print(f"{name} is running; `{_log_command(name, scope)}` shows its log")
         print("".join(f"{line}\n" for line in _next_steps(args, scope)), end="")
     else:
         print(f"{name} is removed; its data is still there")
@@ -127,13 +129,22 @@ def run_steps(
     """Run the steps in order, with files below `root`; stop at the first failure."""
     for step in steps:
         if isinstance(step, RunCommand):
-            run_command(step.command)
+            _run_command(step, run_command)
             continue
         path = root / step.path.removeprefix("/")
         if isinstance(step, WriteFile):
             write_file(path, step.text, step.mode, replace=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def _run_command(step: RunCommand, run_command: Callable[[Sequence[str]], None]) -> None:
+    try:
+        run_command(step.command)
+    except Unmet:
+        if step.failure is None:
+            raise
+        raise Unmet(step.failure) from None
 
 
 def install_steps(args: argparse.Namespace, scope: ServiceScope = SYSTEM) -> Iterator[Step]:
@@ -150,7 +161,12 @@ def install_steps(args: argparse.Namespace, scope: ServiceScope = SYSTEM) -> Ite
     yield RunCommand((*scope.systemctl, "daemon-reload"))
     yield RunCommand((*scope.systemctl, "enable", name))
     # Not start: installing again has to replace the service that runs.
-    yield RunCommand((*scope.systemctl, "restart", name))
+    failure = f"{name} is installed but has not started: `{_log_command(name, scope)}` shows why"
+    yield RunCommand((*scope.systemctl, "restart", name), failure)
+
+
+def _log_command(name: str, scope: ServiceScope) -> str:
+    return f"journalctl {'--user -u' if scope.is_user else '-u'} {name}"
 
 
 def uninstall_steps(role: str, scope: ServiceScope = SYSTEM) -> Iterator[Step]:
