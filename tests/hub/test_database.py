@@ -203,3 +203,20 @@ def test_a_failed_migration_leaves_the_old_version(
     with read_transaction(engine) as connection, pytest.raises(Exception, match="no such column"):
         connection.execute(text("SELECT mail FROM users"))
     engine.dispose()
+
+
+def test_nothing_is_written_to_a_database_that_was_moved_away(
+    engine: Engine, tmp_path: Path
+) -> None:
+    tokens, state = TokenStore(engine), tmp_path / "state"
+    state.rename(tmp_path / "away")
+    with pytest.raises(StateError, match=r"hub\.db was moved, removed or replaced: put it back"):
+        tokens.add("viewer")
+    other = open_database(state)
+    with pytest.raises(StateError, match="or restart the hub"):
+        tokens.add("viewer")
+    other.dispose()
+    state.rename(tmp_path / "other")
+    (tmp_path / "away").rename(state)
+    tokens.add("viewer")
+    assert len(tokens.list_all()) == 1

@@ -31,12 +31,14 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from fleet_smi.errors import StateError
 from fleet_smi.paths import ensure_private_folder
 
 DATABASE_FILE = "hub.db"
 _LOCK_TIMEOUT_SECONDS = 5.0
+_OPENED_FILE = "opened_file"
 CORRUPTION_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 _REMEDY = (
@@ -134,7 +136,8 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
     engine = create_engine(url, connect_args={"timeout": _LOCK_TIMEOUT_SECONDS})
 
     @event.listens_for(engine, "connect")
-    def prepare(connection: sqlite3.Connection, _: object) -> None:
+    def prepare(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
+        entry.info[_OPENED_FILE] = _file_id(path)
         connection.isolation_level = None  # no implicit BEGIN by Python: see `begin` below
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
@@ -144,9 +147,24 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
         # A transaction that reads first and then writes fails immediately if another one wrote
         # meanwhile, without waiting for the lock: SQLite cannot upgrade its old snapshot.
         writes = connection.get_execution_options().get("writes")
+        # SQLite would go on writing to a file that has no name any more: nothing of it would be
+        # there after a restart.
+        if writes and _file_id(path) != connection.info[_OPENED_FILE]:
+            raise StateError(
+                f"{path} was moved, removed or replaced: put it back, or restart the hub"
+            )
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another of the same name; `None` if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @contextmanager

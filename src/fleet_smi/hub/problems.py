@@ -17,7 +17,7 @@ _SUMMARIES: dict[ProblemKind, str] = {
 _REMEDIES: dict[ProblemKind, str] = {
     "disk": "free some space, or set hub.history_most to less",
     "history": "free space on its disk, or repair the database: the hub's log has more",
-    "nodes": "free space on the disk of hub.state: the hub's log has more",
+    "nodes": "free space on the disk of hub.state if it is full: the hub's log has more",
     "credentials": "check the disk of hub.state: the hub's log has more",
 }
 
@@ -63,6 +63,6 @@ class ProblemReport:
     def _disk_error(self) -> str | None:
         try:
             free = shutil.disk_usage(self._folder).free
-        except OSError as error:
-            return error.strerror
+        except OSError:
+            return None  # not a full disk: what cannot be saved is a problem of its own
         return None if free >= _MIN_FREE_BYTES else f"{format_size(free)} are left"

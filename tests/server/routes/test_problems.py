@@ -128,3 +128,25 @@ def test_the_nodes_of_a_large_fleet_are_listed_as_in_the_fleet_and_compressed(
     assert [node["name"] for node in listed["nodes"]] == names
     assert listed["nodes"][0].keys() == fleet["nodes"][0].keys()
     assert listed["summary"] == fleet["summary"]
+
+
+def test_a_state_folder_that_was_moved_away_is_not_called_a_full_disk(tmp_path: Path) -> None:
+    folder, history = tmp_path / "state", tmp_path / "elsewhere" / "history.db"
+    with ThreadedHub(folder, hub__history=str(history)) as hub:
+        token = hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+        folder.rename(tmp_path / "away")
+        sent = 0
+
+        def problems() -> dict[str, str]:
+            nonlocal sent
+            sent += 1
+            hub.report(snapshot_now("gpu01", gpu(0), sequence=sent), token=token)
+            listed = get_json(hub, "/api/v1/problems")["problems"]
+            return {each["kind"]: each["detail"] for each in listed}
+
+        wait_until(lambda: "nodes" in problems())
+        found = problems()
+        assert "disk" not in found
+        assert "hub.db was moved, removed or replaced" in found["nodes"]
+        (tmp_path / "away").rename(folder)
+        wait_until(lambda: not problems())
