@@ -135,12 +135,15 @@ def add_sample(
     pids, max_gap = group.pids, thresholds.hole_seconds
     if interval_seconds is not None and interval_seconds * _GAP_INTERVALS > max_gap:
         max_gap = interval_seconds * _GAP_INTERVALS
+    has_left = False
     if window is None:
         pids_changed, joined_at = False, _joined_at(None, gpu.processes, at, skew)
     else:
         # Identity first: a reused summary has the very same set, and comparing sets costs more.
         # A list that cannot be read says nothing: the processes that were in it may still be there.
         pids_changed = pids is not window.pids and pids is not None and pids != window.pids
+        if pids_changed and pids is not None:
+            has_left = not pids.issuperset(window.pids or ())
         # From `window`, not `before`: a gap in the samples does not make known processes new.
         joined_at = (
             _joined_at(window, gpu.processes, at, skew) if pids_changed else window.joined_at
@@ -165,8 +168,8 @@ def add_sample(
     over = NONE_OVER_THRESHOLD
     # A compute process is judged by its activity alone: the thresholds need not be checked.
     if not group.computes:
-        recent = _recent(before, load, measured_at, group, pids_changed)
-        was_over = NONE_OVER_THRESHOLD if pids_changed else before.over
+        recent = _recent(before, load, measured_at, group, has_left)
+        was_over = NONE_OVER_THRESHOLD if has_left else before.over
         level, over = check_thresholds(was_over, gpu, card, group, recent, share, thresholds)
     low_from = None
     if share is not None and share < thresholds.idle_power_fraction:
@@ -195,7 +198,7 @@ def add_sample(
         if pids is None:
             pids, listed_at = window.pids, window.listed_at
         elif pids_changed:
-            changed, ended = True, ended or not pids.issuperset(window.pids or ())
+            changed, ended = True, ended or has_left
     # In the order of the fields, without names and `*`: this call is half as expensive.
     return Window(
         at,
@@ -307,10 +310,10 @@ def _recent(
     load: float | None,
     measured_at: float | None,
     group: ProcessGroup,
-    pids_changed: bool,
+    has_left: bool,
 ) -> tuple[float, ...]:
-    """Return the last few utilisations; those of another set of processes do not count."""
-    if pids_changed:
+    """Return the last few utilisations; those from before a process left do not count."""
+    if has_left:
         return () if load is None or group.empty else (load,)
     if load is None:
         return () if measured_at is None else before.recent
