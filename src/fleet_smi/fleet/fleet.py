@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 
 from fleet_smi.fleet.delivery import IdOrigin
-from fleet_smi.fleet.fleet_change import FleetChange
+from fleet_smi.fleet.fleet_change import FleetChange, late_change
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
@@ -89,14 +89,16 @@ class FleetState:
         # that this route works.
         if via is not None and (via != node.via or via not in node.vias or node.failures):
             self._routes.attach(via, node)
-        if snapshot.run_id is not None and not _is_new(node, snapshot, is_recorded=is_recorded):
+        if not node.is_new(snapshot, is_recorded=is_recorded):
             return None
         # First the attribute, which is nearly always `None`.
         continues = node.unrecorded_since and is_recorded and end_unrecorded(node, snapshot, at)
         if not continues and not node.is_older_than(snapshot, at):
             # Without a number it is no gap that it fills, but out of date.
             is_late = snapshot.run_id is not None and is_recorded
-            return self._late_change(snapshot, at, via) if is_late else None
+            if is_late:  # its number was added, so the checkpoint has to be written again
+                self._mark_dirty(node.node_id)
+            return late_change(snapshot, at, via) if is_late else None
         if not is_recorded:
             begin_unrecorded(node)
         # Newer by its number, older by its time: its age is wrong, as two transports disagree or
@@ -104,7 +106,7 @@ class FleetState:
         if 0 < node.at - at <= _MAX_AGE_ERROR_SECONDS:
             at = node.at
         snapshot = self._update_inventory(node, snapshot, at)
-        self._index(node, snapshot)
+        self._machines.update_if_changed(node, snapshot)
         node.address = address
         transitions = node.update(snapshot, at, self.thresholds)
         self._mark_dirty(node.node_id)
@@ -120,17 +122,6 @@ class FleetState:
             transitions=transitions,
             standings=node.standings,
             occupancy_changed=node.occupancy_changed,
-        )
-
-    def _late_change(self, snapshot: Snapshot, at: float, via: Via | None) -> FleetChange:
-        # Its number has been recorded, so the checkpoint has to be written again.
-        self._mark_dirty(snapshot.node_id)
-        return FleetChange(
-            snapshot=snapshot,
-            at=at,
-            reported_uuids=snapshot_uuids(snapshot),
-            via=via,
-            is_late=True,
         )
 
     def add_target(self, via: Via) -> None:
@@ -332,16 +323,6 @@ class FleetState:
         self.revision += 1
         self._dirty.add(node_id)
 
-    def _index(self, node: NodeState, snapshot: Snapshot) -> None:
-        """Index a node by its name and addresses, which hardly ever change."""
-        before = node.snapshot
-        if (
-            before is None
-            or (before.name, before.host.addresses) != (snapshot.name, snapshot.host.addresses)
-            or before.boot_id != snapshot.boot_id
-        ):
-            self._machines.update(node.node_id, snapshot)
-
     def _update_inventory(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
         """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""
         reported = snapshot_uuids(snapshot)
@@ -362,10 +343,3 @@ class FleetState:
     def _name_of(self, node_id: str) -> str | None:
         node = self._nodes.get(node_id)
         return None if node is None else node.name
-
-
-def _is_new(node: NodeState, snapshot: Snapshot, *, is_recorded: bool) -> bool:
-    """Add the number of a snapshot, if it is recorded; return whether it was not there before."""
-    if is_recorded:
-        return node.sequences.add(snapshot.run_id or "", snapshot.sequence)
-    return not node.sequences.has(snapshot.run_id or "", snapshot.sequence)

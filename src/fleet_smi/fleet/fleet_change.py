@@ -7,6 +7,7 @@ from msgspec import Struct
 from fleet_smi.fleet.node_state import StateTransition
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.uuids import snapshot_uuids
 from fleet_smi.model.verdict.hysteresis import Standing
 
 
@@ -28,3 +29,9 @@ class FleetChange(Struct, frozen=True, kw_only=True, gc=False):
     transitions: tuple[StateTransition, ...] = ()
     standings: Mapping[str, Standing] = {}
     occupancy_changed: tuple[str, ...] = ()
+
+
+def late_change(snapshot: Snapshot, at: float, via: Via | None) -> FleetChange:
+    """Return the change of a snapshot that fills a gap in the numbers."""
+    uuids = snapshot_uuids(snapshot)
+    return FleetChange(snapshot=snapshot, at=at, reported_uuids=uuids, via=via, is_late=True)

@@ -207,9 +207,7 @@ class NodeIdentities:
         """Return the ids of the other nodes that report the same id as this one."""
         reported_id = self._reported_ids.get(node_id, node_id)
         clones = self._clones.get(reported_id)
-        if clones is None:  # the rule
-            return ()
-        return [each for each in (reported_id, *clones) if each != node_id]
+        return [each for each in (reported_id, *clones) if each != node_id] if clones else ()
 
     def _machine(self, node_id: str) -> Machine | None:
         machines = self._machines.get(self._reported_ids.get(node_id, node_id), ())

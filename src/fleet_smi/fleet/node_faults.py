@@ -4,7 +4,8 @@ An unexpected exception while one node is handled must not stop the handling of 
 part is set aside: the caller catches the exception, records it here and goes on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -67,6 +68,17 @@ class NodeFaults:
             logger.error("bug in %s", subject, exc_info=error)
         if changed and node_id is not None:
             self._on_change(node_id)
+
+    @contextmanager
+    def guard(self, room: Room) -> Iterator[None]:
+        """Go on after a bug in one part of the hub: it is logged, and the other parts continue."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  # no bug in these parts may end the hub
+            self.record(room, None, error)
+        else:
+            if self:
+                self.clear(room, None)
 
     def clear(self, room: Room, node_id: str | None) -> None:
         """Record that the part of a node works again."""

@@ -213,6 +213,14 @@ class NodeState:
             uuid: shift_standing(standing, seconds) for uuid, standing in self.standings.items()
         }
 
+    def is_new(self, snapshot: Snapshot, *, is_recorded: bool) -> bool:
+        """Add the number of a snapshot, if it is recorded; return whether it was not there."""
+        if snapshot.run_id is None:
+            return True  # it has no number
+        if is_recorded:
+            return self.sequences.add(snapshot.run_id, snapshot.sequence)
+        return not self.sequences.has(snapshot.run_id, snapshot.sequence)
+
     def silent_at(self, thresholds: Thresholds) -> float:
         """Return when it becomes silent without a further report."""
         interval = None if self.snapshot is None else self.snapshot.interval_seconds

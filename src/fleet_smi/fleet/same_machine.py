@@ -64,6 +64,16 @@ class MachineIndex:
         is_full = snapshot.boot_id is not None
         self._index(node_id, {_short(snapshot.name), *snapshot.host.addresses} if is_full else ())
 
+    def update_if_changed(self, node: NodeState, snapshot: Snapshot) -> None:
+        """Index a node by its next snapshot, where that differs: it hardly ever does."""
+        before = node.snapshot
+        if (
+            before is None
+            or (before.name, before.host.addresses) != (snapshot.name, snapshot.host.addresses)
+            or before.boot_id != snapshot.boot_id
+        ):
+            self.update(node.node_id, snapshot)
+
     def forget(self, node_id: str) -> None:
         """Drop a node that is removed."""
         self._index(node_id, ())

@@ -4,8 +4,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from fleet_smi.errors import DeliveryError
@@ -13,7 +12,6 @@ from fleet_smi.failure_log import FailureLog
 from fleet_smi.fleet.clock_watch import ClockWatch
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
-from fleet_smi.fleet.node_faults import Room
 from fleet_smi.fleet.node_limit import too_many_nodes
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.history.recording.clock_steps import MAX_IGNORED_STEP_SECONDS
@@ -104,9 +102,9 @@ class Hub:
         finally:
             self.ready = False
             # In this order: publishing also marks the last changes for the checkpoint.
-            with self._guard("stream"):
+            with self.fleet.faults.guard("stream"):
                 self.publish()
-            with self._guard("checkpoint"):
+            with self.fleet.faults.guard("checkpoint"):
                 await self._checkpointer.finish()
             self.stream.close()
 
@@ -136,8 +134,9 @@ class Hub:
                 return
             except Exception as error:  # noqa: BLE001  # one node must not stop its source
                 self.fleet.faults.record("report", node_id, error)
-        if self._failure_logs:  # empty as a rule: this is done for every report
-            self._log_recovery(via)
+        # It stays: a sender of good and bad reports in turns must not fill the log.
+        if self._failure_logs and (failure_log := self._failure_logs.get(via)) is not None:
+            failure_log.record_success()
 
     def _apply(self, snapshot: Snapshot, at: float, via: Via, delivery: Delivery) -> None:
         """Apply a snapshot that was taken at `at`, by the hub's clock."""
@@ -245,18 +244,6 @@ class Hub:
         """Start saving all changed nodes now."""
         self._checkpointer.flush()
 
-    @contextmanager
-    def _guard(self, room: Room) -> Iterator[None]:
-        """Go on after a bug in one part of the hub: it is logged, and the other parts continue."""
-        faults = self.fleet.faults
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001  # no bug in these parts may end the hub
-            faults.record(room, None, error)
-        else:
-            if faults:
-                faults.clear(room, None)
-
     @property
     def accepts_backlog(self) -> bool:
         """Whether reports of the past can be recorded now; if not, agents should wait."""
@@ -283,7 +270,7 @@ class Hub:
     def _restore(self) -> None:
         self._checkpointer.restore()
         if self.history is not None:
-            with self._guard("history"):
+            with self.fleet.faults.guard("history"):
                 self.history.restore(self.clock())
         # The clock may have been set back while no hub was running.
         latest = [self.fleet.latest_report_at]
@@ -302,12 +289,6 @@ class Hub:
         if len(self._failure_logs) >= _MAX_FAILURE_LOGS:
             self._failure_logs.clear()
         return self._failure_logs.setdefault(via, FailureLog(logger, f"{via.source}:{via.target}"))
-
-    def _log_recovery(self, via: Via) -> None:
-        # It stays: a sender of good and bad reports in turns must not fill the log.
-        failure_log = self._failure_logs.get(via)
-        if failure_log is not None:
-            failure_log.record_success()
 
     async def _run_source(self, source: Source) -> None:
         while True:
@@ -334,7 +315,7 @@ class Hub:
                     format_duration(abs(step)),
                 )
             if self.history is not None:
-                with self._guard("history"):
+                with self.fleet.faults.guard("history"):
                     self.history.step_clock(now, step)
         return now
 
@@ -343,7 +324,7 @@ class Hub:
         self.fleet.tick(now, self.report_delay.seconds)
         if self.history is not None:
             self._resume_recording(self.history)
-            with self._guard("history"):
+            with self.fleet.faults.guard("history"):
                 self.history.tick(now)
         if changed := self.fleet.take_dirty():
             self.stream.enqueue(changed, now)
@@ -357,11 +338,11 @@ class Hub:
             # As late as this task is, reports are too: both wait for the same event loop.
             last, previous = time.monotonic(), last
             self.report_delay.record(last - previous - slot_seconds)
-            with self._guard("stream"):
+            with self.fleet.faults.guard("stream"):
                 self._collect_changes()
                 self.stream.publish(slots.due(self.stream.pending), self.clock())
 
     async def _checkpoint_in_slots(self) -> None:
         async for _ in ticks(self._checkpoint_seconds / _CHECKPOINT_SLOTS):
-            with self._guard("checkpoint"):
+            with self.fleet.faults.guard("checkpoint"):
                 self._checkpointer.run_slot()

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fleet_smi.hub.history.recording.clock_steps import shift_occupants, shift_skews
 from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.distribution import distribute_usage
+from fleet_smi.hub.history.recording.gaps import recent_gaps, with_gap, without_span
 from fleet_smi.hub.history.recording.intervals import (
     Occupant,
     OpenInterval,
@@ -35,11 +36,6 @@ from fleet_smi.hub.history.recording.usage import (
 from fleet_smi.hub.history.series.buffer import FigureSums
 from fleet_smi.hub.history.series.series_row import GpuKey
 from fleet_smi.model.fleet import State
-
-# Gaps are remembered this long, up to this number, to be filled by late reports.
-_GAP_MAX_AGE_SECONDS = 48.0 * HOUR_SECONDS
-_MAX_GAPS = 8
-_MIN_GAP_SECONDS = 1.0
 
 
 class Ledger:
@@ -165,8 +161,7 @@ class Ledger:
             for occupant in interval.occupants:
                 occupant.pause(start)
         self._intervals, self._since = {}, None
-        self._forget_gaps(end)
-        self.gaps = [*self.gaps, (start, end)][-_MAX_GAPS:]
+        self.gaps = with_gap(self.gaps, (start, end))
         self._ended = [ended for ended in self._ended if self._borders_gap(ended)]
 
     def add_past(self, end: float) -> None:
@@ -239,10 +234,7 @@ class Ledger:
         add_buckets(self._buckets, late_ledger._buckets)
         # Whole sums, not the late part: a row replaces the stored one of its hour.
         batch.usage += usage_rows(self._node_id, self._buckets, hours)
-        before_and_after = [(gap[0], span[0]), (span[1], gap[1])]
-        remaining = [rest for rest in before_and_after if rest[1] - rest[0] > _MIN_GAP_SECONDS]
-        others = [other for other in self.gaps if other != gap]
-        self.gaps = sorted([*remaining, *others])[-_MAX_GAPS:]
+        self.gaps = without_span(self.gaps, gap, span)
         self._ended = [ended for ended in self._ended if self._borders_gap(ended)]
         self._buckets = filter_hours(self._buckets, self._growing_hours())
 
@@ -337,13 +329,9 @@ class Ledger:
         ended, self._hour = self._hour, hour
         # Late usage is written by `fill_gap`, added to what the successor has of that hour.
         if self._successor is None:
-            self._forget_gaps(hour)
+            self.gaps = recent_gaps(self.gaps, hour)
             batch.usage += usage_rows(self._node_id, self._buckets, [ended])
             self._buckets = filter_hours(self._buckets, self._growing_hours())
-
-    def _forget_gaps(self, now: float) -> None:
-        """Forget old gaps: an hour at the edge of one stays in memory as long as it does."""
-        self.gaps = [gap for gap in self.gaps if gap[1] > now - _GAP_MAX_AGE_SECONDS]
 
     def _growing_hours(self) -> set[int]:
         """The hours whose sums may still grow: the current one and those at the edges of gaps.
@@ -359,5 +347,4 @@ class Ledger:
     def _presence(self, end: float | None, *, certain: bool = True) -> list[Presence]:
         if self._since is None:
             return []
-        presence = Presence(node_id=self._node_id, start=self._since, end=end, certain=certain)
-        return [presence]
+        return [Presence(node_id=self._node_id, start=self._since, end=end, certain=certain)]

@@ -103,7 +103,7 @@ class HistoryRecorder:
         self._collect(nodes, lambda recorder: recorder.ledger.shift_skews(seconds))
         if abs(seconds) <= MAX_IGNORED_STEP_SECONDS:
             return
-        self._end_late_reports([late.recorder for late in self._late.values()])
+        self._end_late(list(self._late.values()))
         self.flush()
 
         def step_node(recorder: NodeRecorder) -> WriteBatch:
@@ -127,7 +127,7 @@ class HistoryRecorder:
         try:
             # First: it adds usage to the ledger, and marks the node as unsaved.
             if node_id in self._late:
-                self._batch.extend(self._end_late(self._late[node_id]))
+                self._batch.extend(self._end_part(self._late[node_id]))
             recorder.end_by(now, self._batch)
             self._ended_hours.add(node_id, recorder.ledger, self._now)
         except Exception as error:  # noqa: BLE001  # see `_set_aside`
@@ -148,8 +148,7 @@ class HistoryRecorder:
 
     def schedule_save(self, node_ids: Collection[str]) -> int:
         """Put checkpoints of these nodes into the next batch; return its number."""
-        late = [self._late[node_id] for node_id in node_ids if node_id in self._late]
-        self._end_late_reports([each.recorder for each in late])
+        self._end_late([self._late[node_id] for node_id in node_ids if node_id in self._late])
         self.unsaved.update(node_ids)
         return self.last_batch + 1
 
@@ -192,10 +191,8 @@ class HistoryRecorder:
 
     def add_current_usage(self, node_ids: Iterable[str]) -> None:
         """Put the sums of the current hour of these nodes into the next batch."""
-        self._collect(
-            self._existing(node_ids),
-            lambda recorder: recorder.add_usage(self._batch, with_current_hour=True),
-        )
+        nodes = self._existing(node_ids)
+        self._collect(nodes, lambda node: node.add_usage(self._batch, with_current_hour=True))
 
     def open_batch(self, node_ids: Iterable[str] | None = None) -> WriteBatch:
         """The open intervals of these nodes, or all, for queries."""
@@ -246,16 +243,14 @@ class HistoryRecorder:
         self._collect(silent, self._mark_silent)
         self._roll_up([recorder for recorder in recorders if recorder.is_rollup_due(now)])
         # No report since the last check: the backlog has been resent.
-        self._end_late_reports(
-            [late.recorder for late in self._late.values() if not late.pop_received()]
-        )
+        self._end_late([late for late in self._late.values() if not late.pop_received()])
         self._faults.clear_recovered(now, self._recorders)
         self._batch.moments += self._ribbon.next_point(now, self._recorders.values())
 
     def _add_recorder(self, node_id: str) -> NodeRecorder:
-        ledger = self._ended_hours.next_ledger(node_id)
-        self._recorders[node_id] = NodeRecorder(node_id, self._fleet.thresholds, ledger)
-        return self._recorders[node_id]
+        ledger, thresholds = self._ended_hours.next_ledger(node_id), self._fleet.thresholds
+        recorder = self._recorders[node_id] = NodeRecorder(node_id, thresholds, ledger)
+        return recorder
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
         previous, interval_rows = recorder.states, self._batch.interval_row_count
@@ -277,7 +272,7 @@ class HistoryRecorder:
         """Record a late report; return false where there is no gap that it belongs to."""
         previous = late = self._late.get(recorder.node_id)
         if previous is not None and not previous.accepts(change.at):
-            self._batch.extend(self._end_late(previous, change.at))
+            self._batch.extend(self._end_part(previous, change.at))
             late = None
         if late is None:
             late = LateReports.for_change(recorder, change, self._fleet.thresholds, previous)
@@ -287,11 +282,12 @@ class HistoryRecorder:
         late.record(change)
         return True
 
-    def _end_late_reports(self, recorders: Sequence[NodeRecorder]) -> None:
-        ended = self._collect(recorders, lambda node: self._end_late(self._late[node.node_id]))
+    def _end_late(self, ending: Sequence[LateReports]) -> None:
+        recorders = [late.recorder for late in ending]
+        ended = self._collect(recorders, lambda node: self._end_part(self._late[node.node_id]))
         self._batch.extend(*ended)
 
-    def _end_late(self, late: LateReports, next_at: float = inf) -> WriteBatch:
+    def _end_part(self, late: LateReports, next_at: float = inf) -> WriteBatch:
         """End a part of a gap and return its rows."""
         del self._late[late.recorder.node_id]
         batch = late.finish(next_at)
