@@ -317,6 +317,21 @@ def test_nodes_without_a_required_password_are_reported_by_a_check_only(
     assert not resolve(environment, strict=True).problems
 
 
+@pytest.mark.parametrize("key", ["hub.pull_tokens_file", "agent.serve_token_file"])
+def test_a_file_that_a_hub_or_agent_cannot_start_without_is_reported_by_a_check_only(
+    tmp_path: Path, key: str
+) -> None:
+    section, name = key.split(".")
+    file = tmp_path / "secret"
+    environment = settings_file(tmp_path, f'[{section}]\n{name} = "{file}"\n')
+    load(environment)
+    (problem,) = resolve(environment, strict=True).problems
+    assert str(problem.origin).endswith("fleet-smi.toml:2")
+    assert problem.message == f"{name}: there is no file {file}"
+    file.touch()
+    assert not resolve(environment, strict=True).problems
+
+
 @pytest.mark.parametrize("section", ["agent", "hub"])
 def test_a_password_in_a_file_must_be_long_too_and_is_not_shown(
     tmp_path: Path, section: str

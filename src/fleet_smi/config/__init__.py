@@ -78,6 +78,7 @@ def resolve(
     _check_certificate_pair(merged)
     if strict:
         _check_node_info_password(merged)
+        _check_files(merged)
     return merged
 
 
@@ -95,6 +96,25 @@ def _check_node_info_password(merged: SettingsLayer) -> None:
         merged.add_problem(
             nodes.origin, "node_info needs node_info_password_file: these nodes require a password"
         )
+
+
+def _check_files(merged: SettingsLayer) -> None:
+    """Report the files without which a hub or an agent does not start."""
+    for name, setting in merged.values.items():
+        section, _, key = name.partition(".")
+        is_needed = key.endswith("_file") or key in ("tls_cert", "tls_key")
+        # A client's file is in the home folder of each user.
+        if section != "client" and is_needed and setting.value and _is_missing(setting.value):
+            merged.add_problem(setting.origin, f"{key}: there is no file {setting.value}")
+
+
+def _is_missing(path: str) -> bool:
+    """Whether there is no such file; one that only the service's user can see is not missing."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return not isinstance(error, PermissionError)
+    return False
 
 
 def _defaults(environment: Mapping[str, str]) -> SettingsLayer:

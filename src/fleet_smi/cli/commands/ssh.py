@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if new:
         _confirm(args, file)
         add_known_hosts(file, new)
-        print(f"added {len(new)} keys to {file}")
+        print(f"added {len(new)} {'key' if len(new) == 1 else 'keys'} to {file}")
     return 1 if any(result.status in ("changed", "failed") for result in results) else 0
 
 
