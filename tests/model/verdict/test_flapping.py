@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.model.fleet import State
-from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.snapshot import Fault, Gpu, Process
 from fleet_smi.model.units import GIB, MIB
-from tests.builders import gpu, process
+from tests.builders import NOON, gpu, process
 from tests.model.verdict.strategies import (
     THRESHOLDS,
     loads,
@@ -99,6 +99,27 @@ def test_memory_freed_after_the_process_does_not_delay_a_free_gpu() -> None:
     states = states_of([*turn * 5, gpu()], 10.0)
     assert states[-1] == "free"
     assert "ghost" not in states
+
+
+def test_a_driver_that_is_slow_every_other_time_does_not_break_its_gpus() -> None:
+    slow = replace(gpu(), fault=Fault(kind="slow", detail="driver slow: 4 s so far", since=NOON))
+    assert set(states_of([gpu(), slow] * 60, 2.0)) == {"free"}
+
+
+def test_a_driver_that_stays_slow_breaks_its_gpus_until_it_answers() -> None:
+    slow = replace(gpu(), fault=Fault(kind="slow", detail="driver slow: 4 s so far", since=NOON))
+    states = states_of([gpu(), slow, slow, slow, gpu()], 2.0)
+    assert states == ["free", "free", "free", "broken", "free"]
+
+
+def test_a_display_that_starts_does_not_hide_the_load_from_before() -> None:
+    def card(load: float, *processes: Process) -> Gpu:
+        return gpu(processes=processes, busy_percent=load, memory_used_bytes=0)
+
+    past = [card(0.0), *[replace(card(load), processes=None) for load in (10.0, 10.0, 0.0)]]
+    display = process(kind="graphics", gpu_memory_bytes=None)
+    assert states_of([*past, card(5.0)], 1.0)[-1] == "busy"
+    assert states_of([*past, card(5.0, display)], 1.0)[-1] == "busy"
 
 
 readings = st.builds(

@@ -110,8 +110,9 @@ def apply_hysteresis(
     """Replace the current verdict, or keep it until the new state has lasted.
 
     Processes that come or go, faults and modes change the state immediately, except to ghost; a
-    reading that crossed a threshold must disagree with it `settle_samples` times in a row. A GPU
-    whose use came back soon is not called less used again before that has lasted.
+    reading that crossed a threshold, and a slow driver, must disagree with it `settle_samples`
+    times in a row. A GPU whose use came back soon is not called less used again before that has
+    lasted.
     """
     # After a long gap (one sample) the earlier state is no evidence against the new one.
     if standing is None or window.samples == 1:
@@ -131,7 +132,7 @@ def apply_hysteresis(
     starts_now = ends_now or disagreed == 1
     disagreed_from = window.last_at if starts_now else standing.disagreed_from
     is_event = ended if falls else window.changed
-    if _may_follow_an_exit(standing.verdict, verdict):
+    if _may_follow_an_exit(standing.verdict, verdict) or _is_driver_slow(window):
         is_event = False
     lasted, hold = window.last_at - disagreed_from, hold_seconds(returns, thresholds, ended=ended)
     if (is_event or disagreed >= thresholds.settle_samples) and not (falls and lasted < hold):
@@ -197,6 +198,12 @@ def _is_list_missing(window: Window, group: ProcessGroup, thresholds: Thresholds
 def _may_follow_an_exit(before: Verdict, now: Verdict) -> bool:
     # Memory is often freed a moment after its process ended: not every exit leaves a ghost.
     return now.state == "ghost" and before.state in ("busy", "held", "free")
+
+
+def _is_driver_slow(window: Window) -> bool:
+    # A driver that answers late, now and then or each time, is read in between: only one that
+    # stays slow is broken, like one that does not answer at all.
+    return window.hardware is not None and window.hardware[0] == "slow"
 
 
 def shift_standing(standing: Standing, seconds: float) -> Standing:
