@@ -13,7 +13,7 @@ def notify_ready() -> None:
         return
     # systemd writes the NUL of an abstract address as "@".
     path = "\0" + address[1:] if address.startswith("@") else address
-    # A service that works is not ended because systemd cannot be told so.
+    # A service that works does not end because systemd cannot be notified.
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.connect(path)
         sender.send(b"READY=1")

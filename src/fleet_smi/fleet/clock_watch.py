@@ -21,7 +21,7 @@ class ClockWatch:
         """Return by how many seconds the clock was set since the last reading, 0.0 if it was not.
 
         `elapsed` is a time that always passes evenly. Where there is none for both readings, only
-        a step back can be told from time that has passed.
+        a step back is distinguished from time that has passed.
         """
         before, self._previous = self._previous, (now, elapsed)
         if before is None:

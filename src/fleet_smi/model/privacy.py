@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.redact import may_have_secrets, redact
+from fleet_smi.model.redaction.redact import may_have_secrets, redact
 from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
 
 ProcessTransform = Callable[[Process], Process]

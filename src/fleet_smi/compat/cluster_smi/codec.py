@@ -33,7 +33,7 @@ from fleet_smi.compat.cluster_smi.messages import (
     decode_node_message,
 )
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.redact import redact
+from fleet_smi.model.redaction.redact import redact
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Process, Snapshot
 from fleet_smi.model.synthetic_pids import synthetic_pid

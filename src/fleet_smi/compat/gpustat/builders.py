@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fleet_smi.model.merge import with_node_scoped_uuid
 from fleet_smi.model.programs import DISPLAY_PROGRAMS
 from fleet_smi.model.range_check import check_fields, check_range, check_temperature
-from fleet_smi.model.redact import redact
+from fleet_smi.model.redaction.redact import redact
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import (
     CollectorRun,

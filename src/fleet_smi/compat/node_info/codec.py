@@ -24,7 +24,7 @@ from fleet_smi.compat.json_status import (
 from fleet_smi.model.driver_failure import driver_error
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.range_check import check_range
-from fleet_smi.model.redact import redact
+from fleet_smi.model.redaction.redact import redact
 from fleet_smi.model.snapshot import Gpu, Host, Process, Snapshot
 from fleet_smi.model.units import MIB
 from fleet_smi.wire.limits import MAX_ITEMS, max_length

@@ -24,7 +24,7 @@ from fleet_smi.compat.nvgpu.humanize import format_ago, shorten_command
 from fleet_smi.compat.nvgpu.start_times import StartTimes, with_start_time
 from fleet_smi.model.driver_failure import driver_error
 from fleet_smi.model.fleet import JudgedGpu, NodeView, State
-from fleet_smi.model.redact import redact
+from fleet_smi.model.redaction.redact import redact
 from fleet_smi.model.snapshot import (
     NOT_REPORTED_BY,
     Fault,

@@ -5,7 +5,7 @@ from math import isfinite
 from typing import Any
 
 from fleet_smi.model.range_check import check_range
-from fleet_smi.model.redact import redact
+from fleet_smi.model.redaction.redact import redact
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Condition, Process
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet_smi.model import redact_line
-from fleet_smi.model.redact import MAX_CANDIDATES, REDACTED, count_candidates, redact
+from fleet_smi.model.redaction.redact import MAX_CANDIDATES, REDACTED, count_candidates, redact
 
 X = REDACTED
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0"

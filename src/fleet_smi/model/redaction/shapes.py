@@ -1,6 +1,6 @@
 """Secrets that are recognised by their form: tokens of known services, private keys, webhooks."""
 
-from fleet_smi.model.redact_line import CommandLine, Span, compiled
+from fleet_smi.model.redaction.line import CommandLine, Span, compiled
 
 # By how each begins, in lower case; the patterns are case-sensitive.
 SHAPES: dict[str, str] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fleet_smi.model import redact_shapes as shapes
-from fleet_smi.model.redact_line import (
+from fleet_smi.model.redaction.line import (
     IS,
     NEXT_PLAIN_WORD,
     NEXT_WORD,
@@ -12,7 +12,7 @@ from fleet_smi.model.redact_line import (
     Span,
     compiled,
 )
-from fleet_smi.model.redact_programs import ARGUMENTS, PasswordFlag, password_flags
+from fleet_smi.model.redaction.programs import ARGUMENTS, PasswordFlag, password_flags
 
 Rule = Callable[[CommandLine, int], Span | None]
 """Looks for the secret that the word at this place introduces."""

@@ -11,9 +11,9 @@ of times per line.
 
 from functools import lru_cache
 
-from fleet_smi.model.redact_line import CommandLine
-from fleet_smi.model.redact_programs import password_flags
-from fleet_smi.model.redact_rules import RULES, flag_rules
+from fleet_smi.model.redaction.line import CommandLine
+from fleet_smi.model.redaction.programs import password_flags
+from fleet_smi.model.redaction.rules import RULES, flag_rules
 
 REDACTED = "•••"
 MAX_CANDIDATES = 64
