@@ -22,7 +22,7 @@ _BOOT_TIME_ERROR_SECONDS = 5.0
 # Without an interval, as with `--ssh` without a hub: how long a machine counts as running.
 _DEFAULT_TIMEOUT_SECONDS = 900.0
 NEW_MACHINE_ID = "`rm -f /etc/machine-id /var/lib/dbus/machine-id && systemd-machine-id-setup`"
-"""What to run on a clone, so that it is a machine of its own."""
+"""The command that makes a clone a machine of its own."""
 JOIN_AS_NEW = (
     f"{NEW_MACHINE_ID}, remove credential.json from the state folder of its agent, and start the "
     "agent with the line that `fleet-smi hub join-command` prints"

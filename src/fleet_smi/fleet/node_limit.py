@@ -11,7 +11,7 @@ _MAX_MACHINES_PER_CREDENTIAL = 16
 
 
 def check_machine_count(count: int, node: str, *, has_credential: bool) -> None:
-    """Raise `Refused` if so many machines report one node id that there cannot be one more."""
+    """Raise `Refused` if one more machine would exceed the limit of machines with one node id."""
     if has_credential and count >= _MAX_MACHINES_PER_CREDENTIAL:
         raise Refused(
             f"more than {_MAX_MACHINES_PER_CREDENTIAL} machines report with one credential: remove "

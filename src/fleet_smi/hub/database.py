@@ -159,7 +159,7 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another of the same name; `None` if there is none."""
+    """The identity of a file, as opposed to its name; `None` if there is no such file."""
     try:
         status = path.stat()
     except OSError:

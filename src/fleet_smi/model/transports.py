@@ -1,4 +1,4 @@
-"""What an administrator changes so that a node no longer comes by a transport."""
+"""The change by which an administrator stops a node from coming by a transport."""
 
 _REMEDIES = {
     "files": "delete the file of {node} from the folder in hub.files, and end its agent",

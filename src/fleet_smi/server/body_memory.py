@@ -17,7 +17,7 @@ class BodyMemory:
         self.reserved = 0
 
     def reserve(self, size: int) -> bool:
-        """Reserve so many bytes; false, and nothing is reserved, if there is no room for them."""
+        """Reserve a number of bytes; return false, and reserve nothing, if there is no room."""
         if self.reserved + size > self._max_bytes:
             return False
         self.reserved += size

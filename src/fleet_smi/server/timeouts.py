@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 REQUEST_TIMEOUT_SECONDS = 30.0
 IDLE_TIMEOUT_SECONDS = 75
 STALL_TIMEOUT_SECONDS = 60.0
-"""How long a client may read nothing of what it was sent; every byte it reads starts it anew."""
+"""How long a client may read nothing of what it was sent; every byte that it reads restarts it."""
 
 
 class TimeoutProtocol(HttpToolsProtocol):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_smi.model import redact_line
+from fleet_smi.model.redaction import line
 from fleet_smi.model.redaction.redact import MAX_CANDIDATES, REDACTED, count_candidates, redact
 
 X = REDACTED
@@ -270,7 +270,7 @@ def test_no_pattern_takes_more_than_linear_time(monkeypatch: pytest.MonkeyPatch)
         patterns.add(pattern)
         return compile_pattern(pattern)
 
-    redact_line.compiled.cache_clear()
+    line.compiled.cache_clear()
     redact.cache_clear()
     monkeypatch.setattr(re, "compile", record)
     for command, shown in SECRETS:

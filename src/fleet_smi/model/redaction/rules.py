@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from fleet_smi.model import redact_shapes as shapes
+from fleet_smi.model.redaction import shapes
 from fleet_smi.model.redaction.line import (
     IS,
     NEXT_PLAIN_WORD,

@@ -19,7 +19,7 @@ _ROWS_PER_STEP = 4000
 _ROW_BYTES = 250
 # To measure is to read all of the ledger, if in small steps.
 _MEASURE_SECONDS = 600.0
-# The time of a node's rows is cut into so many parts, of which the oldest are deleted.
+# The number of parts that the time of a node's rows is cut into; the oldest are deleted.
 _SLICES = 64
 _BLOBS = {
     schema.occupancies: schema.occupancies.c.holder,
