@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.people import HIDDEN_USER, Person, owners, people_in_view
 from fleet_smi.model.snapshot import Process
+from fleet_smi.model.verdict.reasons import VACATED
 from tests.terminal import samples
 from tests.terminal.samples import (
     HOUR,
@@ -81,6 +82,12 @@ def test_a_gpu_in_use_without_visible_processes_belongs_to_the_hidden_user() -> 
     unseen = named(HIDDEN_USER, node("a", busy_gpu(0, used=30.0)))
     assert (unseen.seen, unseen.gpus, unseen.memory_bytes) == (False, 1, gib(30.0))
     assert unseen.since is None
+
+
+def test_a_gpu_that_is_called_busy_after_its_processes_ended_has_no_user() -> None:
+    card = busy_gpu(0, used=30.0)
+    vacated = replace(card, verdict=replace(card.verdict, notes=(VACATED,)))
+    assert people_in_view(fleet(node("a", vacated))) == ()
 
 
 def test_a_ghost_has_no_user_unless_the_owner_of_its_zombie_is_known() -> None:

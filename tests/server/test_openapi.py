@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from schemathesis.checks import load_all_checks
 from fleet_smi import __version__
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.view_options import SORT_KEYS
+from fleet_smi.server import refusal_limit
 from fleet_smi.server.app import load_endpoints
 from fleet_smi.server.openapi import build_document
 from tests.builders import gpu, process, snapshot
@@ -53,8 +55,11 @@ def packed(_: Any, value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
-    """A hub with one node."""
-    with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
+    """A hub with one node, which does not slow down whoever is refused again and again."""
+    with (
+        patch.object(refusal_limit, "_BURST", 1_000_000),
+        ThreadedHub(tmp_path_factory.mktemp("hub")) as running,
+    ):
         busy = gpu(0, processes=(process(),))
         node = running.join_and_report(
             snapshot(busy, gpu(1), taken_at=time.time(), interval_seconds=3600.0)

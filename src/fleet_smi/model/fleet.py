@@ -21,6 +21,7 @@ NoteKind = Literal[
     "throttled",
     "memory_errors",
     "reset_pending",
+    "vacated",
 ]
 
 

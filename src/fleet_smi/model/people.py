@@ -168,7 +168,7 @@ def _holdings_of_part(
     processes: Sequence[Process],
 ) -> Iterator[Holding]:
     state, by_user = part.verdict.state, dict[str, list[Process]]()
-    if state == "free":
+    if state == "free" or any(note.kind == "vacated" for note in part.verdict.notes):
         return
     # In the other states people are listed too: whoever resets a broken GPU has to ask them first.
     taken = state in _TAKEN

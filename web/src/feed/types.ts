@@ -313,7 +313,7 @@ export interface NodesView {
 }
 
 export interface Note {
-  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted";
+  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated";
   words: string;
   user: string | null;
   idle_seconds: number | null;
@@ -576,5 +576,5 @@ export interface VerdictPayload {
   was: string | null;
   users: string[] | null;
   idle_since: number | null;
-  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted")[];
+  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated")[];
 }

@@ -142,7 +142,9 @@ def apply_hysteresis(
     remains = standing.verdict
     if falls and ended:
         # Neither who used it nor how much is true any more.
-        remains = replace(remains, reason=reasons.USE_HAS_ENDED, notes=(), idle_seconds=None)
+        remains = replace(
+            remains, reason=reasons.USE_HAS_ENDED, notes=(reasons.VACATED,), idle_seconds=None
+        )
     return Standing(
         window,
         remains,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
+from fleet_smi.model.fleet import Note
 from fleet_smi.model.people import owners
 from fleet_smi.model.snapshot import Fault, FaultKind, Gpu, Instance, Process
 from fleet_smi.model.units import format_duration, format_size
@@ -12,6 +13,8 @@ HIDDEN_PROCESS = "a process that cannot be seen"
 UNKNOWN_OWNER = "somebody"
 IN_USE_BY_HIDDEN_PROCESS = f"in use by {HIDDEN_PROCESS}"
 USE_HAS_ENDED = "its processes ended a moment ago"
+VACATED = Note("vacated", "nobody on it now")
+"""The note on a device that is called in use though the processes that used it are gone."""
 NO_MIG_INSTANCE = (
     "MIG is on and no instance exists: nothing can run here until the administrator creates one"
 )

@@ -164,6 +164,7 @@ def _verdict(at: float, gpu_at: GpuAt) -> Verdict:
         state=state,
         reason=_reason(at, gpu_at),
         since=gpu_at.since,
+        notes=(reasons.VACATED,) if gpu_at.period.reason == reasons.USE_HAS_ENDED else (),
         # A GPU is called held after it has been idle for a while: this is a lower bound.
         idle_seconds=at - gpu_at.since if state == "held" else None,
     )
