@@ -14,9 +14,9 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import decode_report
 from sim.scenario import Scenario, SimGpu, SimProcess
 from tests.cli.program import assert_error_line, run_fleet_smi
-from tests.end_to_end.programs import free_port
 from tests.machines import UserProcesses, wait_until
 from tests.node.fake_hub import FakeHub
+from tests.ports import free_port
 from tests.sim.fixtures import Simulated
 
 TWO = Scenario(gpus=[SimGpu(), SimGpu()])

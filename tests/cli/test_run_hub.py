@@ -26,6 +26,7 @@ from fleet_smi.server.tls import ensure_self_signed
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.machines import wait_until
+from tests.ports import free_port
 from tests.sim.fixtures import Simulated
 
 Started = subprocess.Popen[str]
@@ -53,12 +54,6 @@ def start() -> Iterator[Start]:
     for each in started:
         each.kill()
         each.communicate()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def read_until(program: Started, until: str) -> str:

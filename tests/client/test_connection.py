@@ -9,6 +9,7 @@ from fleet_smi.client import connection
 from fleet_smi.client.connection import HubConnection, parse_hub_url
 from fleet_smi.errors import DeliveryError, Undecodable, Unreachable, UsageError
 from tests.client.scripted_server import ScriptedServer, http_response
+from tests.ports import free_port
 
 
 def error_of(url: str, **options: object) -> DeliveryError:
@@ -18,12 +19,6 @@ def error_of(url: str, **options: object) -> DeliveryError:
     assert str(caught.value).startswith(f"hub {failing.url}")
     assert "\n" not in str(caught.value)
     return caught.value
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def test_a_refused_connection_has_a_remedy() -> None:

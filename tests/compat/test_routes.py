@@ -20,8 +20,8 @@ from fleet_smi.model.snapshot import CollectorRun, Snapshot
 from tests.builders import NOON, gpu, process
 from tests.compat.masters import read_cluster_status, read_main_status
 from tests.delivery.fixed_response_server import FixedResponseServer
-from tests.end_to_end.programs import free_port
 from tests.machines import wait_until
+from tests.ports import free_port
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub, error_code
 

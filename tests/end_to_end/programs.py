@@ -4,7 +4,6 @@ import contextlib
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from fleet_smi.wire.report import decode_report
 from sim.scenario import Scenario, SimGpu, scenario_env
 from tests.cli.program import run_fleet_smi
 from tests.machines import wait_until
+from tests.ports import free_port
 
 INTERVAL_SECONDS = 0.1
 """The shortest interval allowed, so that tests take seconds instead of minutes."""
@@ -226,11 +226,3 @@ class LoopbackHub:
 def sequence_ranges(remembered: NodeCheckpoint) -> list[tuple[list[int], list[int], int]]:
     """Return the received sequence ranges and the count of dropped reports, per agent run."""
     return [(run.firsts, run.lasts, run.given_up) for run in remembered.sequences.runs]
-
-
-def free_port() -> int:
-    """Return a free TCP port."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

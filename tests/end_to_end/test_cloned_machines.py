@@ -19,9 +19,9 @@ from tests.end_to_end.programs import (
     Lab,
     LoopbackHub,
     LoopbackMachine,
-    free_port,
 )
 from tests.machines import wait_until
+from tests.ports import free_port
 from tests.sshd import SshNetwork
 
 MACHINE_ID = "0123456789abcdef0123456789abcdef"

@@ -8,8 +8,9 @@ import pytest
 from fleet_smi.model.fleet import NodeView
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import run_fleet_smi
-from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine, free_port
+from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine
 from tests.machines import wait_until
+from tests.ports import free_port
 
 PASSWORD = "a-password-of-this-test"
 WAYS = {

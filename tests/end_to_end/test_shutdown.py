@@ -11,8 +11,9 @@ from urllib.request import urlopen
 import pytest
 
 from tests.cli.program import assert_error_line
-from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine, free_port
+from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine
 from tests.machines import wait_until
+from tests.ports import free_port
 
 
 @pytest.fixture

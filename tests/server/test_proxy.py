@@ -3,7 +3,6 @@
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from fleet_smi.server.tls import ensure_self_signed
 from fleet_smi.wire.report import encode_snapshot
 from tests.builders import gpu
 from tests.machines import require_program, wait_until
+from tests.ports import free_port
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub
 
@@ -119,12 +119,6 @@ def answers(url: str, pin: str | None) -> bool:
             return connection.request("GET", "/healthz").status in (200, 401)
         except DeliveryError:
             return False
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("configure", [nginx, caddy])

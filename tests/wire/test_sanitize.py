@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import fields, replace
 
 from fleet_smi.errors import DeliveryError
+from fleet_smi.model.safe_text import is_safe_text
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.lenient import LenientDecoder
 from fleet_smi.wire.limits import FIELD_RANGES, ID_FIELDS, constrained_type, unwrap_optional
@@ -46,7 +47,7 @@ ANYTHING = st.recursive(
     ),
     max_leaves=12,
 )
-CLEAN_TEXT = st.text(st.characters(exclude_categories=["C", "Z"]), max_size=12)
+CLEAN_TEXT = st.text(st.characters(exclude_categories=["C", "Z"]).filter(is_safe_text), max_size=12)
 
 
 def all_of(shape: type[Struct]) -> st.SearchStrategy[Any]:

@@ -13,7 +13,7 @@ import pytest
 from sim.scenario import Scenario, SimGpu
 from tests.builders import gpu, process
 from tests.cli.program import assert_error_line, run_fleet_smi
-from tests.end_to_end.programs import free_port
+from tests.ports import free_port
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub
 from tests.sim.fixtures import Simulated

@@ -14,8 +14,9 @@ from tests.compat.migration_guide import (
     write_section_settings,
 )
 from tests.docs.pages import PROJECT
-from tests.end_to_end.programs import Lab, LoopbackHub, free_port
+from tests.end_to_end.programs import Lab, LoopbackHub
 from tests.machines import wait_until
+from tests.ports import free_port
 from tests.sim.fixtures import Simulated
 
 TITLE = "cluster-smi"

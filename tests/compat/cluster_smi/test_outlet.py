@@ -15,8 +15,8 @@ from fleet_smi.compat.cluster_smi.outlet import ClusterSmiOutlet
 from fleet_smi.errors import Unreachable
 from tests.builders import gpu, process, snapshot
 from tests.compat.cluster_smi.zeromq_peers import ZeromqRouter
-from tests.end_to_end.programs import free_port
 from tests.machines import wait_until
+from tests.ports import free_port
 
 
 def test_a_router_receives_what_its_own_node_would_send() -> None:

@@ -9,8 +9,9 @@ from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import Scenario, SimGpu
 from tests.compat.masters import read_main_status
 from tests.compat.migration_guide import migration_commands, run_curl, write_section_settings
-from tests.end_to_end.programs import Lab, LoopbackHub, free_port
+from tests.end_to_end.programs import Lab, LoopbackHub
 from tests.machines import wait_until
+from tests.ports import free_port
 from tests.sim.fixtures import Simulated
 
 TITLE = "gpu-cluster-monitor"

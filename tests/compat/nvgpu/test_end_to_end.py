@@ -19,8 +19,9 @@ from fleet_smi.model.snapshot import Snapshot
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess, scenario_env
 from tests.cli.program import assert_error_line, run_fleet_smi
 from tests.compat.masters import read_cluster_status
-from tests.end_to_end.programs import Lab, LoopbackHub, free_port
+from tests.end_to_end.programs import Lab, LoopbackHub
 from tests.machines import UserProcesses, wait_until
+from tests.ports import free_port
 
 pytestmark = pytest.mark.timeout(600)  # the first time it is downloaded
 ME = pwd.getpwuid(os.getuid()).pw_name

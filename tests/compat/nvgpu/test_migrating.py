@@ -16,8 +16,9 @@ from tests.compat.migration_guide import (
     write_section_settings,
 )
 from tests.delivery.fixed_response_server import FixedResponseServer
-from tests.end_to_end.programs import Lab, LoopbackHub, free_port
+from tests.end_to_end.programs import Lab, LoopbackHub
 from tests.machines import wait_until
+from tests.ports import free_port
 from tests.sim.fixtures import Simulated
 
 IDLE = {"type": "NVIDIA T4", "is_available": True, "pids": "", "users": "", "utilization": 0}
