@@ -38,7 +38,7 @@ class LiveScreen:
         self._first = 0
         self._keyboard: int | None = None
         self._saved_mode: list[Any] | None = None
-        self._is_resized = False
+        self._is_resized = self._is_writing = self._is_suspend_due = False
         # Signal handlers write to it, to wake the wait for a key.
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_handlers: dict[int, Any] = {}
@@ -119,8 +119,7 @@ class LiveScreen:
         text = "".join([f"{line}{_TO_LINE_END}\n" for line in shown])
         # The last row stays free, or has the position: a newline in it would scroll the screen.
         hint = self._hint(len(shown)) if len(self._lines) >= rows else ""
-        sys.stdout.write(f"{_HOME}{text}{_TO_SCREEN_END}{hint}")
-        sys.stdout.flush()
+        self._write(f"{_HOME}{text}{_TO_SCREEN_END}{hint}")
 
     def _hint(self, count: int) -> str:
         last = self._first + count
@@ -139,7 +138,7 @@ class LiveScreen:
             return os.terminal_size((0, 0))
 
     def _take_terminal(self) -> None:
-        sys.stdout.write(_HIDE_CURSOR + _CLEAR)
+        self._write(_HIDE_CURSOR + _CLEAR)
         keyboard = _own_keyboard()
         if keyboard is None:
             return
@@ -154,8 +153,21 @@ class LiveScreen:
         self._keyboard = None
         # Below the position, which is in the last row and would be overwritten by the prompt.
         newline = "\n" if len(self._lines) >= self._rows() else ""
-        sys.stdout.write(newline + _SHOW_CURSOR)
-        sys.stdout.flush()
+        self._write(newline + _SHOW_CURSOR)
+
+    def _write(self, text: str) -> None:
+        """Write to the terminal; a Ctrl-Z meanwhile takes effect afterwards.
+
+        Its handler writes, too, and a stream cannot be written to from within its own writing.
+        """
+        self._is_writing = True
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        finally:
+            self._is_writing = False
+        if self._is_suspend_due:
+            self._suspend()
 
     def _handle(self, number: signal.Signals, handler: Callable[[int, Any], None]) -> None:
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -166,6 +178,13 @@ class LiveScreen:
         self._wake()
 
     def _on_suspend(self, *_: object) -> None:
+        if self._is_writing:
+            self._is_suspend_due = True
+        else:
+            self._suspend()
+
+    def _suspend(self) -> None:
+        self._is_suspend_due = False
         self._release_terminal()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)  # stops here until `fg`
