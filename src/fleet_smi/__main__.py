@@ -2,15 +2,21 @@
 
 import codecs
 import os
+import signal
 import sys
+from types import FrameType
 
 # Substitutes of the same width for a terminal whose encoding has no such character.
 _ASCII = dict(zip("—…·×°→└│█▓▒░▁▂▃▄▅▆▇├─−•", "-~.x >`|##+-_.:-=+*|--*", strict=True))
+
+_IMPORT_POLL_SECONDS = 0.01
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
+        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGALRM, _interrupt)
         _open_streams()
         from fleet_smi.cli.main import main as run
 
@@ -20,6 +26,20 @@ def main() -> None:
         code = 130
     # Everything is flushed; the interpreter's shutdown would take another 5 ms.
     os._exit(code)
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """Raise `KeyboardInterrupt`, but not within an import.
+
+    Extension modules swallow what is raised while they import others, and the command would run
+    on. So an interrupt that comes during an import is raised by a timer, after it.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            signal.setitimer(signal.ITIMER_REAL, _IMPORT_POLL_SECONDS)
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _open_streams() -> None:
