@@ -159,11 +159,16 @@ class Gap(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Usage totals of one user, group, node, model or GPU; `daily` are GPU-seconds per day."""
+    """Usage totals of one user, group, node, model or GPU; `daily` are GPU-seconds per day.
+
+    The name of a GPU is its UUID, and `node_id` the node that reports it: nodes may say anything,
+    so a UUID that two of them report is two GPUs.
+    """
 
     name: str
     sums: Sums
     daily: tuple[float, ...] = ()
+    node_id: str | None = None
 
 
 class Usages(Struct, frozen=True, kw_only=True):

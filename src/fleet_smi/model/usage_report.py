@@ -70,8 +70,8 @@ def build_usage_report(
 ) -> UsageReport:
     """Build the report of one range from the results of the single queries.
 
-    `gpus` are the usages of each GPU by its UUID. `fleet` is the fleet at the end of the range,
-    which has the unused GPUs too. `jobs` is `None` where there are too many.
+    `gpus` are the usages of each GPU, by node and UUID. `fleet` is the fleet at the end of the
+    range, which has the unused GPUs too. `jobs` is `None` where there are too many.
     """
     return UsageReport(
         usages=usages,
@@ -92,9 +92,14 @@ def _waste(jobs: Iterable[Job]) -> tuple[Job, ...]:
 
 def _least_used(gpus: Usages, nodes: Iterable[NodeView]) -> tuple[Usage, ...]:
     """Return the GPUs and instances of reporting nodes that worked the least."""
-    known = {row.name: row.sums for row in gpus.rows}
+    known = {(row.node_id, row.name): row.sums for row in gpus.rows}
+
+    def sums_of(node: NodeView, uuid: str) -> Sums:
+        by_uuid = known.get((None, uuid), Sums())  # from an older hub
+        return known.get((node.node_id, uuid), by_uuid)
+
     found = [
-        Usage(name=name, sums=scale_sums(known.get(uuid, Sums()), 1.0 / weight))
+        Usage(name=name, sums=scale_sums(sums_of(node, uuid), 1.0 / weight))
         for node in nodes
         if not node.silent
         for gpu in node.gpus

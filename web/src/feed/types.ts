@@ -547,6 +547,7 @@ export interface Usage {
   name: string;
   sums: Sums;
   daily: number[];
+  node_id: string | null;
 }
 
 export interface Usages {

@@ -52,13 +52,35 @@ def test_usage_is_summed_by_user_group_node_model_and_gpu(store: HistoryStore) -
     assert summed("group") == {"vision": 300.0, "audio": 50.0}
     assert summed("node") == {"gpu2": 200.0, "gpu1": 150.0}
     assert summed("model") == {"H100": 300.0, "unknown": 50.0}
-    assert sum(summed("gpu").values()) == 350.0
+    by_gpu = queries.usages(DAY + 5.0, DAY + HOUR + 5.0, "gpu").rows
+    assert [each.sums.gpu_seconds for each in by_gpu] == [200.0, 100.0, 50.0]
     found = queries.usages(DAY + 5.0, DAY + HOUR + 5.0, "user", daily=True)
     assert (found.start, found.end) == (DAY, DAY + 2 * HOUR)
     assert found.total == sums(350.0)
     by_state = {state: seconds for state, seconds in found.by_state.items() if seconds}
     assert by_state == {"busy": 150.0, "held": 200.0, "free": 3000.0}
     assert [each.daily for each in found.rows] == [(300.0,), (50.0,)]
+
+
+def test_a_row_from_before_the_retention_does_not_move_the_start(store: HistoryStore) -> None:
+    # As of a node whose clock says 1970, until the next pruning.
+    rows = [usage(0, 10.0), usage(100 * DAY, 100.0)]
+    queries = queries_over(store, WriteBatch(nodes=[node(1)], gpus=[gpu(1, 0)], usage=rows))
+    found = queries.usages(60.0 * DAY, 101.0 * DAY, not_before=50.0 * DAY)
+    assert (found.start, found.history_begins) == (100 * DAY, 100 * DAY)
+
+
+def test_a_uuid_that_two_nodes_report_is_two_gpus(store: HistoryStore) -> None:
+    batch = WriteBatch(
+        nodes=[node(1), node(2)],
+        gpus=[gpu(1, 0), gpu(2, 0)],
+        usage=[usage(DAY, 100.0), usage(DAY, 3000.0, gpu_key=place(2, 0))],
+    )
+    rows = queries_over(store, batch).usages(DAY + 5.0, DAY + 10.0, "gpu").rows
+    assert [((each.node_id, each.name), each.sums.gpu_seconds) for each in rows] == [
+        (place(2, 0), 3000.0),
+        (place(1, 0), 100.0),
+    ]
 
 
 def test_two_nodes_of_one_name_have_a_row_each(store: HistoryStore) -> None:

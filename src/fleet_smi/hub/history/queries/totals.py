@@ -13,7 +13,9 @@ from sqlalchemy import (
     FromClause,
     Select,
     Table,
+    Text,
     case,
+    cast,
     func,
     select,
 )
@@ -78,6 +80,13 @@ def _exact_sum(element: _Sum, compiler: SQLCompiler, **options: Any) -> str:
     return f"(CAST({units} AS DOUBLE PRECISION) / {_FIXED_POINT})"
 
 
+class _Label(NamedTuple):
+    """The name of a group in the result, and the node of a GPU."""
+
+    name: str
+    node_id: str | None = None
+
+
 class _BucketRanges(NamedTuple):
     """Whole hours, the whole days among them, and the whole weeks among those."""
 
@@ -127,16 +136,21 @@ def read_usages(
         week = slice(first, first + len(DAY_COLUMNS))
         daily_seconds[week] = map(add, daily_seconds[week], seconds)
     used = {group: numbers for group, numbers in totals.items() if numbers[0]}
-    names = _node_names(connection, used) if by == "node" else {group: group for group in used}
+    labels = _labels(connection, by, used)
     rows = [
-        Usage(name=names[group], sums=_sums(numbers), daily=tuple(by_day[group]) if daily else ())
+        Usage(
+            name=labels[group].name,
+            sums=_sums(numbers),
+            daily=tuple(by_day[group]) if daily else (),
+            node_id=labels[group].node_id,
+        )
         for group, numbers in used.items()
     ]
     return Usages(
         start=float(ranges.hours[0]),
         end=float(ranges.hours[1]),
         by=by,
-        rows=tuple(sorted(rows, key=lambda row: (-row.sums.gpu_seconds, row.name))),
+        rows=tuple(sorted(rows, key=_most_used_first)),
         total=_sums([sum(column) for column in zip(*totals.values(), strict=True)] or _ZEROS),
         by_state=_by_state(connection, ranges),
         history_begins=float(ledger_start) if start < ledger_start else None,
@@ -145,9 +159,10 @@ def read_usages(
 
 def _ledger_start(connection: Connection, not_before: float) -> int:
     """The first hour that is stored and has not expired."""
-    oldest = connection.scalar(select(func.min(usage_hours.c.bucket))) or 0
     # The hour that contains `not_before` is stored until all of it has expired.
-    return max(oldest, int(max(0.0, not_before) // HOUR_SECONDS) * HOUR_SECONDS)
+    first = int(max(0.0, not_before) // HOUR_SECONDS) * HOUR_SECONDS
+    kept = usage_hours.c.bucket >= first
+    return connection.scalar(select(func.min(usage_hours.c.bucket)).where(kept)) or first
 
 
 def _whole_buckets(outer: BucketRange, seconds: int) -> BucketRange:
@@ -264,9 +279,9 @@ def _sum_columns(table: Table) -> list[ColumnElement[float]]:
 
 
 def _groups_by_key(connection: Connection, by: GroupBy) -> dict[Any, str]:
-    """The group that the rows of each key are added to: its name, but the id of a node.
+    """The group that the rows of each key are added to: its name, but the id of a node or GPU.
 
-    Two nodes may have one name, which each chooses itself.
+    Two nodes may have one name, and report one UUID: each chooses them itself.
     """
     queries: dict[GroupBy, Select[Any, str]] = {
         "user": select(people.c.key, people.c.user),
@@ -274,16 +289,28 @@ def _groups_by_key(connection: Connection, by: GroupBy) -> dict[Any, str]:
         "node": select(nodes.c.key, nodes.c.node_id),
         # The model is its own key; `None` is a GPU of an unknown one.
         "model": select(gpus.c.model, func.coalesce(gpus.c.model, _UNKNOWN_MODEL)).distinct(),
-        "gpu": select(gpus.c.key, gpus.c.uuid),
+        "gpu": select(gpus.c.key, cast(gpus.c.key, Text)),
     }
     groups: dict[Any, str] = dict(connection.execute(queries[by]).all())
     return {None: _UNKNOWN_MODEL, **groups} if by == "model" else groups
 
 
-def _node_names(connection: Connection, node_ids: Collection[str]) -> dict[str, str]:
-    """A unique name for each of these nodes."""
-    found = connection.execute(select(nodes.c.node_id, nodes.c.name)).all()
-    return make_names_unique({node_id: name for node_id, name in found if node_id in node_ids})
+def _labels(connection: Connection, by: GroupBy, groups: Collection[str]) -> dict[str, _Label]:
+    """How each of these groups is shown."""
+    if by == "node":
+        found = connection.execute(select(nodes.c.node_id, nodes.c.name)).all()
+        names = make_names_unique({node_id: name for node_id, name in found if node_id in groups})
+        return {node_id: _Label(name) for node_id, name in names.items()}
+    if by == "gpu":
+        of_node = gpus.join(nodes, nodes.c.key == gpus.c.node)
+        query = select(gpus.c.key, gpus.c.uuid, nodes.c.node_id).select_from(of_node)
+        rows = connection.execute(query).all()
+        return {str(key): _Label(uuid, node_id) for key, uuid, node_id in rows}
+    return {group: _Label(group) for group in groups}
+
+
+def _most_used_first(row: Usage) -> tuple[float, str, str]:
+    return -row.sums.gpu_seconds, row.name, row.node_id or ""
 
 
 def _sums(numbers: SumValues) -> Sums:
