@@ -27,7 +27,7 @@ page: .venv/dev      ## the web page, built into the package
 
 test: page           ## every test
 	@$(BIN)/python web/build.py test
-	@$(BIN)/python -m pytest -n 4 --dist worksteal --durations=20
+	@$(BIN)/python -m pytest -n 5 --dist worksteal --durations=20
 
 check: .venv/dev     ## format, lint, types, layers, and the same of the page
 	@$(BIN)/ruff format --check .

@@ -146,7 +146,8 @@ def test_doctor_names_persistence_mode_where_the_driver_is_slow_or_hangs(
 def test_a_reader_that_hangs_does_not_outlive_its_command(
     simulated: Simulated, ending: signal.Signals
 ) -> None:
-    command = [sys.executable, "-m", "fleet_smi", "free"]
+    # `env` undoes what `nohup` would pass on: an ignored SIGHUP.
+    command = ["env", "--default-signal", sys.executable, "-m", "fleet_smi", "free"]
     with subprocess.Popen(
         command, env=simulated(HUNG["nvmlInit"]), stderr=subprocess.DEVNULL
     ) as running:
