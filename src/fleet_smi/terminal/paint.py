@@ -1,5 +1,6 @@
 """ANSI colours by role; display width, truncation, padding and wrapping of terminal text."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
@@ -30,6 +31,8 @@ _SGR: dict[TextRole, str] = {
 _REPLACED = {"Cf": "", "Cc": " ", "Zs": " ", "Zl": " ", "Zp": " "}
 _ZERO_WIDTH = ("Mn", "Me", "Cf")
 ELLIPSIS = "…"
+# Besides these, which are one column wide, a table of this program is ASCII but for names.
+_UNUSUAL = re.compile("[^\x00-\x7f▓░█·°×…—]")
 
 
 class Paint:
@@ -114,7 +117,7 @@ def _replacement(character: str) -> str:
 
 def display_width(text: str) -> int:
     """Return the columns the text takes: two for wide characters, none for combining marks."""
-    if text.isascii():
+    if text.isascii() or _UNUSUAL.search(text) is None:
         return len(text)
     # By distinct characters: the bars of a table repeat one many times.
     return len(text) + sum(

@@ -28,7 +28,10 @@ class MemoryCell(Struct, frozen=True):
 
 
 class GpuRow(Struct, frozen=True):
-    """The cells of one row; `profile` is set for a MIG instance."""
+    """The cells of one row; `profile` is set for a MIG instance, `gpu` for a whole GPU.
+
+    A cell is formatted when its column is added: most columns do not fit most terminals.
+    """
 
     index: str
     state: State
@@ -36,6 +39,7 @@ class GpuRow(Struct, frozen=True):
     memory: MemoryCell
     holder: TextVariants
     profile: str | None = None
+    gpu: JudgedGpu | None = None
 
     @property
     def is_blank(self) -> bool:
@@ -90,7 +94,18 @@ def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> GpuRow:
         cells={name: CELL_FORMATTERS[name](gpu) for name in names},
         memory=memory_cell(gpu.memory_used_bytes, gpu.memory_total_bytes, shared=gpu.memory_shared),
         holder=holder_variants(gpu),
+        gpu=gpu,
     )
+
+
+def add_column(rows: Iterable[GpuRow], name: str) -> set[str]:
+    """Format the cells of one more column, and return its distinct texts."""
+    format_cell, texts = CELL_FORMATTERS[name], set[str]()
+    for row in rows:
+        if row.gpu is not None:
+            text = row.cells[name] = format_cell(row.gpu)
+            texts.add(text)
+    return texts
 
 
 def instance_row(instance: JudgedInstance, number: int) -> GpuRow:

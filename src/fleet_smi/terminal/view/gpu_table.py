@@ -9,7 +9,7 @@ from fleet_smi.model.figures import GPU_FIGURES
 from fleet_smi.model.fleet import State
 from fleet_smi.model.units import UNKNOWN
 from fleet_smi.terminal.paint import Span, TextRole, align_left, align_right, display_width
-from fleet_smi.terminal.view.gpu_cells import GpuRow, MemoryCell
+from fleet_smi.terminal.view.gpu_cells import GpuRow, MemoryCell, add_column
 from fleet_smi.terminal.view.holder import longest_fitting
 
 WIDE_COLUMNS = 120
@@ -75,15 +75,21 @@ def choose_layouts(rows: Sequence[GpuRow], columns: int) -> tuple[TableLayout, T
 
     The first has no column for the model of a GPU, the second has one.
     """
-    widths = _widths(rows)
+    widths, added = _widths(rows), dict[str, set[str]]()
     without, with_model = (
-        _choose_layout(rows, columns, dict(widths), show_model=show) for show in (False, True)
+        _choose_layout(rows, columns, dict(widths), added, show_model=show)
+        for show in (False, True)
     )
     return without, with_model
 
 
 def _choose_layout(
-    rows: Sequence[GpuRow], columns: int, widths: dict[str, int], *, show_model: bool
+    rows: Sequence[GpuRow],
+    columns: int,
+    widths: dict[str, int],
+    added: dict[str, set[str]],
+    *,
+    show_model: bool,
 ) -> TableLayout:
     if WIDE_COLUMNS <= columns < _ROOMY_COLUMNS:
         # A long model name would take the place of the optional columns.
@@ -94,7 +100,7 @@ def _choose_layout(
     layout = _shrink(names, widths, columns - min(who_width, _MIN_WHO_WIDTH))
     if columns >= WIDE_COLUMNS:
         reserved = min(max(who_width, _MIN_WHO_WIDTH), _GOOD_WHO_WIDTH)
-        layout = _add_columns(rows, layout, columns - reserved)
+        layout = _add_columns(rows, layout, columns - reserved, added)
     return layout
 
 
@@ -120,18 +126,33 @@ def _narrower_layouts(layout: TableLayout) -> Iterable[TableLayout]:
         yield (layout := layout.without(name))
 
 
-def _add_columns(rows: Sequence[GpuRow], layout: TableLayout, available: int) -> TableLayout:
-    """Add the optional columns that fit and are not empty in every row."""
+def _add_columns(
+    rows: Sequence[GpuRow], layout: TableLayout, available: int, added: dict[str, set[str]]
+) -> TableLayout:
+    """Add the optional columns that fit and are not empty in every row.
+
+    `added` has the distinct texts of the columns that another layout has added to the rows.
+    """
     for name in OPTIONAL_COLUMNS:
-        if all(row.cells.get(name, "") in ("", UNKNOWN) for row in rows):
+        if layout.used_columns + layout.widths[name] + len(_GAP) > available:
+            continue  # not even its header fits
+        if name not in added:
+            added[name] = add_column(rows, name)
+        if added[name] <= {"", UNKNOWN}:
             continue
+        widths = layout.widths | {name: _width(name, layout.widths[name], added[name])}
         # Preference decides which columns are added; their order on screen is always the same.
         shown = (*layout.names, name)
         names = tuple(column for column in _ORDER if column in shown)
-        wider = TableLayout(names, layout.widths, layout.bar_width)
+        wider = TableLayout(names, widths, layout.bar_width)
         if wider.used_columns <= available:
             layout = wider
     return layout
+
+
+def _width(name: str, least: int, texts: Iterable[str]) -> int:
+    width = max([least, *map(display_width, texts)])
+    return min(width, _MAX_WIDTHS.get(name, width))
 
 
 def _widths(rows: Sequence[GpuRow]) -> dict[str, int]:
@@ -148,9 +169,7 @@ def _widths(rows: Sequence[GpuRow]) -> dict[str, int]:
         for name, cell in row.cells.items():
             texts[name].add(cell)
     for name, cells in texts.items():
-        widths[name] = max([widths[name], *map(display_width, cells)])
-    for name, max_width in _MAX_WIDTHS.items():
-        widths[name] = min(widths[name], max_width)
+        widths[name] = _width(name, widths[name], cells)
     used, total = _memory_widths(rows)
     widths |= {"USED": used, "MEMORY": max(widths["MEMORY"], used + total)}
     return widths

@@ -87,6 +87,8 @@ def _user_variants(device: JudgedDevice, processes: Sequence[Process]) -> TextVa
     idle_text = [f"idle {format_elapsed(idle)}"] if idle and idle >= _MIN_IDLE_SECONDS else []
     # The names already say how many users share it and how many processes are hidden.
     notes = [note for note in device.verdict.notes if note.kind not in ("shared", "hidden")]
+    if len(users) == 1 and not unseen:
+        return _note_variants([*users, *idle_text], notes)
     parts = [
         [*names, *idle_text, *hidden]
         for names, hidden in zip(

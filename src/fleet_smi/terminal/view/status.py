@@ -61,7 +61,7 @@ def render(
     local: ToLocalTime = to_local_time,
 ) -> str:
     """Return the whole screen, ending in a newline; no line is wider than `columns`."""
-    nodes = [_NodeTable(node, _rows(node, columns)) for node in view.nodes]
+    nodes = [_NodeTable(node, _rows(node)) for node in view.nodes]
     # One layout over all nodes, so that the columns of their tables line up.
     rows = [row for table in nodes for _, row in table.rows]
     layout, mixed_layout = gpu_table.choose_layouts(rows, columns)
@@ -168,13 +168,11 @@ def _free_count(node: NodeView) -> str:
     return f"{text}, {pluralize(instances, 'MIG instance')} free" if instances else text
 
 
-def _rows(node: NodeView, columns: int) -> list[tuple[JudgedDevice, GpuRow]]:
+def _rows(node: NodeView) -> list[tuple[JudgedDevice, GpuRow]]:
     """Return each GPU and MIG instance with its cells; none for a silent node."""
     if node.silent:
         return []
     names: tuple[str, ...] = gpu_table.DEFAULT_COLUMNS
-    if columns >= gpu_table.WIDE_COLUMNS:
-        names += gpu_table.OPTIONAL_COLUMNS
     if _is_mixed(node):
         names += ("MODEL",)
     rows: list[tuple[JudgedDevice, GpuRow]] = []
