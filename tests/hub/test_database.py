@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,20 @@ def test_a_failed_migration_leaves_the_old_version(
     with read_transaction(engine) as connection, pytest.raises(Exception, match="no such column"):
         connection.execute(text("SELECT mail FROM users"))
     engine.dispose()
+
+
+def test_a_new_connection_does_not_create_a_database_in_the_place_of_a_removed_one(
+    engine: Engine, tmp_path: Path
+) -> None:
+    file = tmp_path / "state" / "hub.db"
+    away = file.rename(tmp_path / "hub.db")
+    with read_transaction(engine), ThreadPoolExecutor(1) as other:
+        # Each thread needs a connection of its own.
+        failure = other.submit(TokenStore(engine).list_all).exception(60)
+    assert "was moved, removed or replaced" in str(failure)
+    assert not file.exists()
+    away.rename(file)
+    assert TokenStore(engine).list_all() == []
 
 
 def test_nothing_is_written_to_a_database_that_was_moved_away(

@@ -37,8 +37,8 @@ from fleet_smi.errors import StateError
 from fleet_smi.paths import ensure_private_folder
 
 DATABASE_FILE = "hub.db"
+_FileId = tuple[int, int]
 _LOCK_TIMEOUT_SECONDS = 5.0
-_OPENED_FILE = "opened_file"
 CORRUPTION_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 _REMEDY = (
@@ -135,30 +135,45 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
     url = URL.create("sqlite", database=str(path))
     engine = create_engine(url, connect_args={"timeout": _LOCK_TIMEOUT_SECONDS})
 
+    opened: list[_FileId | None] = []  # the file of the first connection
+
+    def check_file() -> None:
+        if opened and _file_id(path) != opened[0]:
+            raise StateError(
+                f"{path} was moved, removed or replaced: put it back, or restart the hub"
+            )
+
+    @event.listens_for(engine, "do_connect")
+    def before_connect(*_: object) -> None:
+        check_file()  # SQLite would create an empty file
+
     @event.listens_for(engine, "connect")
-    def prepare(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
-        entry.info[_OPENED_FILE] = _file_id(path)
+    def prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+        if not opened:
+            opened.append(_file_id(path))
         connection.isolation_level = None  # no implicit BEGIN by Python: see `begin` below
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "engine_disposed")
+    def forget_file(_engine: Engine) -> None:
+        opened.clear()
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         # A transaction that reads first and then writes fails immediately if another one wrote
         # meanwhile, without waiting for the lock: SQLite cannot upgrade its old snapshot.
         writes = connection.get_execution_options().get("writes")
-        # SQLite would go on writing to a file that has no name any more: nothing of it would be
-        # there after a restart.
-        if writes and _file_id(path) != connection.info[_OPENED_FILE]:
-            raise StateError(
-                f"{path} was moved, removed or replaced: put it back, or restart the hub"
-            )
+        if writes:
+            # SQLite would go on writing to a file that has no name any more: nothing of it would
+            # be there after a restart.
+            check_file()
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
 
-def _file_id(path: Path) -> tuple[int, int] | None:
+def _file_id(path: Path) -> _FileId | None:
     """The identity of a file, as opposed to its name; `None` if there is no such file."""
     try:
         status = path.stat()
