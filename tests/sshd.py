@@ -34,7 +34,9 @@ def make_key(path: Path) -> str:
 class Sshd:
     """One server that accepts `user_key` for the user who runs the tests.
 
-    `command_prefix` runs it on another host, as in a network namespace.
+    `env` is the environment of the programs that run on it. Their home is empty: what the user's
+    own shell runs at each login is not tested here. `command_prefix` runs it on another host, as
+    in a network namespace.
     """
 
     def __init__(
@@ -42,13 +44,20 @@ class Sshd:
         folder: Path,
         user_key: Path,
         *lines: str,
+        env: Mapping[str, str] | None = None,
         address: str = "127.0.0.1",
         command_prefix: Sequence[str] = (),
     ) -> None:
         folder.mkdir()
+        home = folder / "home"
+        home.mkdir()
+        variables = {"HOME": str(home), **(env or {})}
         self._folder = folder
         self._user_key = user_key
-        self._lines = lines
+        self._lines = (
+            *lines,
+            "SetEnv " + " ".join(f"{key}={value}" for key, value in variables.items()),
+        )
         self._command_prefix = command_prefix
         self.address = address
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,10 +142,10 @@ class SshNetwork:
         command_prefix: Sequence[str] = (),
     ) -> Sshd:
         """Start a server; `env` is the environment of the programs that run on it."""
-        if env:
-            lines = (*lines, "SetEnv " + " ".join(f"{key}={value}" for key, value in env.items()))
         folder = self._folder / f"sshd-{len(self._servers)}"
-        started = Sshd(folder, self.key, *lines, address=address, command_prefix=command_prefix)
+        started = Sshd(
+            folder, self.key, *lines, env=env, address=address, command_prefix=command_prefix
+        )
         started.start()
         self._servers.append(started)
         return started
