@@ -1,4 +1,4 @@
-"""HTTP polling: the URLs of targets, and responses that are compressed."""
+"""HTTP polling: the URLs of targets, compressed responses, and the work that targets cause."""
 
 import asyncio
 import zlib
@@ -10,7 +10,7 @@ from fleet_smi.compat.node_info.source import NodeInfoSource
 from fleet_smi.compat.nvgpu.source import NvgpuSource
 from fleet_smi.errors import Undecodable, UsageError
 from fleet_smi.fleet.delivery import Source
-from fleet_smi.hub.http_polling import PollRequest, target_url
+from fleet_smi.hub.http_polling import PollRequest, WorkShares, target_url
 from fleet_smi.hub.sources.pull import PullSource
 from tests.faulty_servers import OneResponseServer
 
@@ -65,3 +65,21 @@ def test_a_compressed_response_is_refused_unread(
     assert b"accept-encoding: identity\r\n" in server.request.lower()
     assert isinstance(delivery.result, Undecodable)
     assert "compressed" in delivery.result.message
+
+
+def test_a_target_whose_responses_are_costly_is_polled_later() -> None:
+    now = 1000.0
+    shares = WorkShares(100, clock=lambda: now)
+    assert shares.rest_seconds("usual") == 0
+    shares.charge("usual", 0.001)
+    shares.charge("costly", 0.01)
+    shares.charge("costly", 0.01)
+    shares.charge("hostile", 10.0)
+    # All together a quarter of a processor: 0.02 s of work in 8 s is a hundredth of that.
+    assert shares.rest_seconds("costly") == pytest.approx(8.0)
+    assert shares.rest_seconds("hostile") == 60
+    # Shorter than the interval between two polls, which is rest as well.
+    assert shares.rest_seconds("usual") == pytest.approx(0.4)
+    now += 2.0
+    assert shares.rest_seconds("usual") == 0
+    assert shares.rest_seconds("costly") == pytest.approx(6.0)

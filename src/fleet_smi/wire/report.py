@@ -155,7 +155,7 @@ def _decode_leniently(body: bytes, *, json: bool) -> Report:
         _check_version(decoder.decode(body, _Versioned).version)
         envelope = decoder.decode(body, _Envelope)
     except DECODE_ERRORS as error:
-        raise Undecodable(f"not a report: {describe_error(error)}") from None
+        raise Undecodable(f"not a report: {_describe_other(body, error, json=json)}") from None
     snapshots, errors = [], []
     for raw in envelope.snapshots:
         try:
@@ -167,6 +167,16 @@ def _decode_leniently(body: bytes, *, json: bool) -> Report:
     sent_at = decoder.decode_number(envelope.sent_at, "sent_at")
     hub = decoder.decode_text(envelope.hub, "hub")
     return Report(version=REPORT_VERSION, sent_at=sent_at, hub=hub, snapshots=tuple(snapshots))
+
+
+def _describe_other(body: bytes, error: Exception, *, json: bool) -> str:
+    """Return what was sent instead of a report, where the first byte shows it."""
+    first = body[:64].lstrip()[:1]
+    if first == b"<":
+        return "it is a web page: does an agent of fleet-smi run there?"
+    if first in (b"{", b"[") and not json:
+        return "it is JSON, as other programs send: does an agent of fleet-smi run there?"
+    return describe_error(error)
 
 
 def _check_version(version: int) -> None:

@@ -34,6 +34,7 @@ def test_each_wrong_response_has_its_own_error(stack: ExitStack) -> None:
         "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
         "another": b"SSH-2.0-OpenSSH_9.2\r\n",
         "closed": b"",
+        "page": b"HTTP/1.1 200 OK\r\n\r\n<html>It works!</html>",
         "endless": b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (9 << 20),
     }
     servers = {name: OneResponseServer(message) for name, message in output.items()}
@@ -45,12 +46,14 @@ def test_each_wrong_response_has_its_own_error(stack: ExitStack) -> None:
     assert kinds == {
         "refused": Refused,
         "elsewhere": Undecodable,
-        "another": Unreachable,
+        "another": Undecodable,
         "closed": Unreachable,
+        "page": Undecodable,
         "endless": Undecodable,
     }
     for target, error in responses.values():
         assert str(error).startswith(f"{target}: ")
+    assert "it is a web page" in str(responses["page"][1])
 
 
 def test_an_agent_that_never_answers_times_out_alone(stack: ExitStack) -> None:

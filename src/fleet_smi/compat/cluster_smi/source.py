@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DEFAULT_ROUTER_PORT = 9081
 # Longer than the 3 s at which nodes usually push: a live node has a new time by then.
 _SECOND_POLL_SECONDS = 4.0
+# Of one router, which may have 10,000 nodes, before other tasks have their turn.
+_DELIVERED_AT_ONCE = 50
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -136,8 +138,11 @@ class ClusterSmiSource:
             deliver(Delivery(source=self.name, target=poller.router, result=failure))
         else:
             # In a thread: thousands of nodes would block the event loop.
-            for delivery in await asyncio.to_thread(poller.new_deliveries, nodes, self._clock()):
+            deliveries = await asyncio.to_thread(poller.new_deliveries, nodes, self._clock())
+            for count, delivery in enumerate(deliveries, start=1):
                 deliver(delivery)
+                if count % _DELIVERED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
 
 class _RouterPoll:

@@ -1,5 +1,6 @@
 """The `ssh` source: polls nodes without an agent by running one fixed script over ssh."""
 
+import asyncio
 import secrets
 import socket
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from fleet_smi.hub.ssh_hosts import expand_hosts, read_hosts_file, validate_host
 from fleet_smi.hub.ssh_program import SshOutput, SshProgram, resolve_config_path, resolve_key_path
 from fleet_smi.hub.ssh_script import REMOTE_COMMAND, build_script
 from fleet_smi.wire.parsers.remote_shell import parse_script_output
-from fleet_smi.wire.report import MAX_REPORT_BYTES, Report
+from fleet_smi.wire.report import MAX_INLINE_BYTES, MAX_REPORT_BYTES, Report
 
 __all__ = ["SshSource", "expand_hosts", "read_hosts_file"]
 
@@ -120,7 +121,10 @@ class SshSource:
             raise Unreachable(f"cannot run ssh on this machine: {error.strerror}") from None
         if output.exit_code is None and not output.stdout:
             await _require_resolved(await ssh.host_name(host))
-        return self._parse(output, marker)
+        if len(output.stdout) <= MAX_INLINE_BYTES:
+            return self._parse(output, marker)
+        # In a thread: 8 MiB would block the event loop for a second.
+        return await asyncio.to_thread(self._parse, output, marker)
 
     def _parse(self, output: SshOutput, marker: str) -> Report:
         if len(output.stdout) > MAX_REPORT_BYTES:
