@@ -4,6 +4,7 @@ Pure: the caller passes the time, by the hub's own clock.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -19,9 +20,10 @@ from fleet_smi.fleet.machines import (
     evidence_of,
     is_other_host,
     may_join_as,
+    report_key,
     suffixed_id,
 )
-from fleet_smi.fleet.node_limit import check_machine_count
+from fleet_smi.fleet.node_limit import check_id_count, check_machine_count
 from fleet_smi.fleet.node_state import NodeCheckpoint
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.merge import with_node_id
@@ -44,7 +46,7 @@ class NodeIdentities:
         has_credential: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._trusted = frozenset(trusted_sources)
-        self._has_credential = has_credential
+        self.has_credential = has_credential
         # By the id that they report, which is the node id of the first of them.
         self._machines: dict[str, list[Machine]] = {}
         self._reported_ids: dict[str, str] = {}
@@ -100,7 +102,7 @@ class NodeIdentities:
 
         `timeout` is the number of seconds without a report after which its node is silent.
         """
-        key = _key(snapshot, via, round)
+        key = report_key(snapshot, via, round)
         machine = self._by_key.get(key)
         if machine is None or machine.rival is not None:
             evidence = evidence_of(snapshot, at, via, round)
@@ -147,7 +149,7 @@ class NodeIdentities:
         if any(may_join_as(each.evidence, joining) for each in running):
             return node_id
         # With the id of a machine that is off, a clone of it would be refused until it is on.
-        is_refused = self._has_credential(node_id) and boot_id is not None
+        is_refused = self.has_credential(node_id) and boot_id is not None
         if not running and not (is_refused and machines and is_other_host(machines, joining)):
             return node_id
         # Not those of clones: one that lost its credential is to get its own id again.
@@ -244,6 +246,8 @@ class NodeIdentities:
         machine = clone or Machine(node_id, evidence, timeout)
         self._check_owner(machine, evidence, origin)
         if clone is None:
+            if self._routes is not None and evidence.via in self._routes[0]:
+                check_id_count(chain.from_iterable(self._machines.values()), evidence.via)
             self._add(node_id, machine)
         machine.refresh_evidence(evidence, timeout)
         return machine
@@ -285,13 +289,13 @@ class NodeIdentities:
         """Add one more machine that reports this id, under an id of its own."""
         machines = self._machines[node_id]
         check_machine_count(
-            len(machines), evidence.via.target, has_credential=self._has_credential(node_id)
+            len(machines), evidence.via.target, has_credential=self.has_credential(node_id)
         )
         taken = {node_id, *(each.node_id for each in machines)}
         others = [each.evidence for each in machines if each.evidence is not evidence]
         own_id = suffixed_id(node_id, evidence, others, taken)
         # A clone that joined by itself has such an id, or somebody reports it: it is taken.
-        while self._has_credential(own_id) or own_id in self._machines:
+        while self.has_credential(own_id) or own_id in self._machines:
             taken.add(own_id)
             own_id = suffixed_id(node_id, evidence, others, taken)
         machine = Machine(own_id, evidence, timeout)
@@ -306,7 +310,7 @@ class NodeIdentities:
             machine.owner = via  # not what somebody claimed before
         elif via.source in self._trusted or via == owner:
             machine.owner = owner or via
-        elif self._has_credential(machine.node_id):
+        elif self.has_credential(machine.node_id):
             raise Refused(
                 f"reports the id of {machine.evidence.name}, which has a credential and so is "
                 f"accepted by push only; {detach_remedy(via.source, via.target)}, or add "
@@ -334,16 +338,3 @@ class NodeIdentities:
         # Reports by push need a credential, unless the hub is open to all: then it was revoked.
         # Of other routes it is not known whether they were removed while the hub was down.
         return is_silent and (owner.source == "push" or not machine.seen)
-
-
-def _key(snapshot: Snapshot, via: Via, round: int | None) -> tuple[object, ...]:
-    """Return what is equal in two reports of a machine that did not change."""
-    return (
-        snapshot.node_id,
-        via.source,
-        via.target,
-        snapshot.boot_id,
-        snapshot.run_id,
-        snapshot.host.addresses,
-        round,
-    )

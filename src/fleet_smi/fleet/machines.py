@@ -241,3 +241,16 @@ def suffixed_id(
     numbers = (f"-{number}" for number in count(len(taken)))
     numbered = (f"{ids[-1][: _MAX_ID_LENGTH - len(number)]}{number}" for number in numbers)
     return next(each for each in chain(ids, numbered) if each not in taken)
+
+
+def report_key(snapshot: Snapshot, via: Via, round: int | None) -> tuple[object, ...]:
+    """Return what is equal in two reports of a machine that did not change."""
+    return (
+        snapshot.node_id,
+        via.source,
+        via.target,
+        snapshot.boot_id,
+        snapshot.run_id,
+        snapshot.host.addresses,
+        round,
+    )

@@ -1,6 +1,10 @@
 """Limits of how many nodes there may be: of one node id, and of the whole fleet."""
 
+from collections.abc import Iterable
+
 from fleet_smi.errors import Refused
+from fleet_smi.fleet.machines import Machine
+from fleet_smi.fleet.via import Via
 
 MAX_NODES = 20_000
 """Of the whole fleet; the setting `hub.nodes_most` of a hub."""
@@ -8,6 +12,19 @@ MAX_NODES = 20_000
 _MAX_MACHINES = 1_000
 # Clones join with credentials of their own: a few have one that was copied with the machine.
 _MAX_MACHINES_PER_CREDENTIAL = 16
+# Of one polled target: a machine that is installed anew has another id, each time.
+_MAX_IDS_PER_TARGET = 16
+
+
+def check_id_count(machines: Iterable[Machine], target: Via) -> None:
+    """Raise `Refused` if one more node id would exceed the limit of ids of one polled target."""
+    count = sum(machine.owner == target for machine in machines)
+    if count >= _MAX_IDS_PER_TARGET:
+        raise Refused(
+            f"has reported {count} node ids: its machine-id seems to change with every boot. Make "
+            "it permanent, and remove the nodes that are gone with `fleet-smi nodes remove`",
+            target.target,
+        )
 
 
 def check_machine_count(count: int, node: str, *, has_credential: bool) -> None:
