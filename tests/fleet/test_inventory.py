@@ -3,8 +3,9 @@
 import pytest
 
 from fleet_smi.fleet.fleet import FleetState
-from fleet_smi.model.snapshot import CollectorRun, Fault
-from tests.builders import NOON, gpu, instance, process, snapshot
+from fleet_smi.fleet.identity import NodeIdentities
+from fleet_smi.model.snapshot import CollectorRun, Fault, Gpu
+from tests.builders import HOUR, NOON, gpu, instance, process, snapshot
 from tests.fleet.fleet_views import clock, fleet_of, gpu_rows, only_node
 
 
@@ -54,6 +55,27 @@ def test_a_missing_gpu_that_another_node_reports_stays_listed_and_says_so() -> N
     fleet.remove("id-of-new")
     fleet.apply(snapshot(gpu(0), node="old", taken_at=NOON + 3), NOON + 3)
     assert rows("old")[1] == ("broken", f"missing since {clock(NOON)}")
+
+
+@pytest.mark.parametrize("credential", [True, False])
+def test_a_gpu_that_was_moved_leaves_its_old_node_after_a_day(credential: bool) -> None:
+    """Only if its new node has a credential: any node can report any UUID."""
+    identities = NodeIdentities(has_credential=lambda node: credential and node == "id-of-new")
+    fleet = FleetState(identities=identities)
+    fleet.apply(snapshot(gpu(0), gpu(1), node="old"), NOON)
+
+    def reasons_at(at: float, *moved: Gpu) -> list[str]:
+        fleet.apply(snapshot(*moved, node="new", taken_at=at), at)
+        fleet.apply(snapshot(gpu(0), node="old", taken_at=at + 1), at + 1)
+        (node,) = [node for node in fleet.view(at + 1).nodes if node.name == "old"]
+        return [row.verdict.reason.rpartition(": ")[2] for row in node.gpus[1:]]
+
+    at_first, moved = "new reports it now", "moved to new"
+    assert reasons_at(NOON + 1, gpu(1)) == [at_first]
+    assert reasons_at(NOON + 2 * HOUR, gpu(1)) == [moved if credential else at_first]
+    # It has to be there: nothing is let go because it was there once.
+    assert reasons_at(NOON + 25 * HOUR) == [at_first]
+    assert reasons_at(NOON + 25 * HOUR + 9, gpu(1)) == ([] if credential else [at_first])
 
 
 def test_a_gpu_that_returns_from_another_node_is_missing_there() -> None:

@@ -9,7 +9,7 @@ from math import inf, isfinite
 from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.fleet_change import FleetChange, late_change
 from fleet_smi.fleet.identity import NodeIdentities
-from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
+from fleet_smi.fleet.inventory import InventoryIndex, NewHome, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_limit import MAX_NODES
 from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, restore_node
@@ -337,9 +337,12 @@ class FleetState:
         if node.inventory.missing:
             twins = self.identities.twins(node.node_id)
             self._inventories.prune(node.node_id, node.inventory, twins)
-            self._inventories.note_moves(node.node_id, node.inventory, self._name_of)
+            self._inventories.note_moves(node.node_id, node.inventory, self._find_home, at)
         return snapshot
 
-    def _name_of(self, node_id: str) -> str | None:
+    def _find_home(self, node_id: str) -> NewHome | None:
         node = self._nodes.get(node_id)
-        return None if node is None else node.name
+        if node is None:
+            return None
+        has_credential = self.identities.has_credential(node_id)
+        return NewHome(node.name, node.reported_uuids, node.at, has_credential)

@@ -1,6 +1,7 @@
-"""Inventory of GPUs per node: a missing GPU stays listed, also if another node reports it now."""
+"""Inventory of GPUs per node: a missing GPU stays listed, unless it was moved to another node."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +12,9 @@ from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
 _MAX_MISSING = 64
 # How long reports of a clone may be taken for those of the first machine (`identity.py`).
 _MAX_MISTAKEN_SECONDS = 4.0
+# How long another node must report a GPU until that is called a move, and until its old node
+# lists it no longer.
+_MOVED_SECONDS, _SETTLED_SECONDS = 3_600.0, 86_400.0
 
 
 class MissingGpu(Struct, frozen=True, gc=False):
@@ -18,6 +22,18 @@ class MissingGpu(Struct, frozen=True, gc=False):
 
     gpu: Gpu
     seen_at: float
+
+
+class NewHome(NamedTuple):
+    """Another node that reports a missing GPU: its UUIDs in its latest report, and when that was.
+
+    Only one that `has_credential` is known to be the machine that it says it is.
+    """
+
+    name: str
+    uuids: Collection[str]
+    reported_at: float
+    has_credential: bool
 
 
 class Inventory(Struct, omit_defaults=True):
@@ -104,20 +120,37 @@ class InventoryIndex:
         self._drop_missing(node_id, inventory, list(missing)[:-_MAX_MISSING])
 
     def note_moves(
-        self, node_id: str, inventory: Inventory, name_of: Callable[[str], str | None]
+        self,
+        node_id: str,
+        inventory: Inventory,
+        find_home: Callable[[str], NewHome | None],
+        at: float,
     ) -> None:
-        """Note for each missing GPU which other node reports it since.
+        """Note for each missing GPU which other node reports it since; drop one that was moved.
 
-        It stays listed: any node can report any UUID, and must not hide the GPU of another.
+        Any node can report any UUID, and must not hide the GPU of another: it stays listed for a
+        day, and for ever where the other node has no credential.
         """
+        settled = []
         for uuid, entry in inventory.missing.items():
-            home = self._new_home(node_id, uuid, entry)
-            name = None if home is None else name_of(home)
-            remedy = None if name is None else f"{name} reports it now"
+            home_id = self._new_home(node_id, uuid, entry)
+            home = None if home_id is None else find_home(home_id)
+            moved_for = 0.0 if home is None else self._moved_seconds(uuid, home, at)
+            if moved_for >= _SETTLED_SECONDS:
+                settled.append(uuid)
+            remedy = None if home is None else f"{home.name} reports it now"
+            if home is not None and moved_for >= _MOVED_SECONDS:
+                remedy = f"moved to {home.name}"
             fault = entry.gpu.fault
             if fault is not None and fault.remedy != remedy:
                 gpu = replace(entry.gpu, fault=replace(fault, remedy=remedy))
                 inventory.missing[uuid] = replace(entry, gpu=gpu)
+        self._drop_missing(node_id, inventory, settled)
+
+    def _moved_seconds(self, uuid: str, home: NewHome, at: float) -> float:
+        """Return for how long another node, which is there now, has reported a missing GPU."""
+        is_there = uuid in home.uuids and at - home.reported_at < _MOVED_SECONDS
+        return at - self._last_claims[uuid][1] if is_there and home.has_credential else 0.0
 
     def _drop_missing(self, node_id: str, inventory: Inventory, uuids: Sequence[str]) -> None:
         for uuid in uuids:
