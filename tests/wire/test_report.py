@@ -67,6 +67,15 @@ def test_the_age_of_a_snapshot_is_by_the_clock_of_its_node() -> None:
     assert ahead.age_seconds(ahead.snapshots[0]) == 0
 
 
+def test_an_age_of_years_is_a_clock_that_was_set() -> None:
+    """A machine without a battery starts in 1970, and asks a time server a little later."""
+    taken = [snapshot(taken_at=at) for at in (30.0, 60.0, NOON - 90, NOON)]
+    report = decode_report(encode_report([encode_snapshot(each) for each in taken], NOON + 5))
+    assert [report.age_seconds(each) for each in report.snapshots] == [95, 95, 95, 5]
+    alone = decode_report(encode_report([encode_snapshot(taken[0])], NOON))
+    assert alone.age_seconds(alone.snapshots[0]) == 0
+
+
 @pytest.mark.parametrize("version", [1])
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 def test_reports_of_every_released_version_are_decoded(version: int, form: str) -> None:

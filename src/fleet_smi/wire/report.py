@@ -24,6 +24,9 @@ REPORT_VERSION = 1
 MAX_REPORT_BYTES = 8 << 20
 MAX_INLINE_BYTES = 64 << 10
 """Larger reports are decoded in a thread: 8 MiB would block the event loop for a second."""
+MAX_AGE_SECONDS = 90 * 86_400.0
+"""Of a snapshot: longer than an agent is without its hub, shorter than a clock is wrong by when
+it is set for the first time."""
 FILE_SUFFIX = ".fsmi"
 """Suffix of report files in a shared folder."""
 MAX_SNAPSHOTS = MAX_ITEMS["snapshots"]
@@ -43,8 +46,18 @@ class Report(Struct, frozen=True, kw_only=True):
     snapshots: tuple[Snapshot, ...]
 
     def age_seconds(self, snapshot: Snapshot) -> float:
-        """Return how long before this report was sent the snapshot was taken."""
-        return 0.0 if self.sent_at is None else max(0.0, self.sent_at - snapshot.taken_at)
+        """Return how long before this report was sent the snapshot was taken.
+
+        An age that no buffer has means that the node's clock was set in between: the snapshot is
+        then taken to be as old as the oldest of this report whose age can be true.
+        """
+        if self.sent_at is None:
+            return 0.0
+        age = self.sent_at - snapshot.taken_at
+        if age <= MAX_AGE_SECONDS:
+            return max(0.0, age)
+        ages = (self.sent_at - each.taken_at for each in self.snapshots)
+        return max((age for age in ages if 0.0 <= age <= MAX_AGE_SECONDS), default=0.0)
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
