@@ -47,9 +47,14 @@ class RefusalLog:
         if len(self._senders) > _MAX_SENDERS:
             del self._senders[next(iter(self._senders))]
 
-    def forget(self, node_id: str) -> None:
-        """Forget the refusals of a node that has joined."""
-        for key in [key for key in self._senders if key[1] == node_id]:
+    def forget(self, node_id: str, address: str) -> None:
+        """Forget the refusals of a node that has joined, also from before its id was known.
+
+        Those of another machine at the same address return with its next attempt.
+        """
+        for key in [
+            key for key in self._senders if key[1] == node_id or key[:2] == (address, None)
+        ]:
             del self._senders[key]
 
     def recent(self) -> tuple[RefusedSender, ...]:

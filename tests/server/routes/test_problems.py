@@ -62,7 +62,7 @@ def test_refused_senders_are_listed_with_cause_and_remedy(tmp_path: Path) -> Non
         # Once it has joined again, it is no longer listed.
         hub.join_and_report(snapshot_now("gpu01", gpu(0), sequence=9))
         names = {each["name"] for each in get_json(hub, "/api/v1/problems")["refused"]}
-        assert "gpu01" not in names
+        assert names == {"gpu03"}  # nor are those at its address who have not said who they are
         assert hub.fleet().nodes[0].trouble is None
 
 

@@ -55,7 +55,7 @@ async def join(context: RequestContext) -> Response:
         name = sanitize_text(request.name, 128)
         context.hub.refuse(Refusal(address, f"cannot join: {reason}", remedy, name=name))
         raise ApiError(access.record_failure(headers, context.peer, refusal)) from None
-    context.hub.refusals.forget(node_id)
+    context.hub.refusals.forget(node_id, address)
     return json_response(Joined(token=issued.secret))
 
 
