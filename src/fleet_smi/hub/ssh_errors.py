@@ -53,7 +53,10 @@ def parse_ssh_error(stderr: str) -> DeliveryError:
         return error
     if denied := _DENIED.search(stderr):
         methods = sanitize_text(denied[1], 100)
-        return Refused(f"permission denied ({methods}): authorize the hub's key there, or load it")
+        return Refused(
+            f"permission denied ({methods}): authorize your key there, or load it; "
+            "for the hub's service, authorize its own"
+        )
     for pattern, error_type, message in _BY_PATTERN:
         if re.search(pattern, stderr):
             return error_type(message)
