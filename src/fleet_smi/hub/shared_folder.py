@@ -69,7 +69,14 @@ def open_shared_file(path: Path) -> Iterator[SharedFile]:
         os.close(descriptor)
 
 
-def list_node_files(path: Path, known: Collection[Path] = ()) -> list[Path]:
+class NodeFiles(NamedTuple):
+    """The files of nodes in a folder, and whether there are more than are read."""
+
+    paths: list[Path]
+    has_more: bool
+
+
+def list_node_files(path: Path, known: Collection[Path] = ()) -> NodeFiles:
     """List the files of nodes in a folder, or those that match a pattern like `/nfs/cml*`.
 
     Of too many, those that are `known` already. Raise `Unreachable` if there is none.
@@ -80,13 +87,14 @@ def list_node_files(path: Path, known: Collection[Path] = ()) -> list[Path]:
         folder, pattern = path.parent, path.name
     matching = (file for file in folder.iterdir() if fnmatch.fnmatchcase(file.name, pattern))
     files = sorted(file for file in matching if not _IGNORED.fullmatch(file.name))
-    if len(files) > MAX_FILES:
+    has_more = len(files) > MAX_FILES
+    if has_more:
         # Stable: anyone who can write to the folder could add files whose names come first.
         files = sorted(sorted(files, key=lambda file: file not in known)[:MAX_FILES])
     if not files:
         message = "no file of a node in this folder" if folder is path else "no file matches"
         raise Unreachable(message, str(path))
-    return _newest_per_host(files)
+    return NodeFiles(_newest_per_host(files), has_more)
 
 
 def _newest_per_host(paths: list[Path]) -> list[Path]:

@@ -280,7 +280,13 @@ def test_files_whose_names_come_first_do_not_hide_a_known_one(
     for number in range(5):
         leave(tmp_path, f"a{number}", b"junk")
     leave(tmp_path, "gpu01", report(2))
-    assert scan(source) == ["a0", "a1", "gpu01"]
+    # The folder says that some are left out, until none is.
+    assert scan(source) == [str(tmp_path), "a0", "a1", "gpu01"]
+    for number in range(5):
+        (tmp_path / f"a{number}.fsmi").unlink()
+    left_out, *_ = asyncio.run(source._scan(reread=False))
+    assert (left_out.target, left_out.result) == (str(tmp_path), None)
+    assert str(tmp_path) not in scan(source)
 
 
 def test_new_and_large_files_take_turns_and_do_not_delay_the_others(

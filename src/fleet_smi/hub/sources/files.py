@@ -51,6 +51,10 @@ _TRUNCATED_GRACE_SECONDS = 10.0
 _UNUSUAL_FILES_SECONDS = 5.0
 # How far the clock of a file server may be ahead; beyond that its times tell no age.
 _MAX_CLOCK_AHEAD_SECONDS = 60.0
+_TOO_MANY_FILES = (
+    f"has more than {MAX_FILES} files, and the rest is not read: remove those of nodes that are "
+    "gone, or divide it into several folders"
+)
 
 
 def create_sources(settings: Settings) -> list[Source]:
@@ -102,7 +106,7 @@ class FilesSource:
         self._truncated_since: dict[Path, float] = {}
         self._node_ids: set[str] = set()
         self._last_scan_at = 0.0
-        self._is_unreachable = self._is_scan_lost = False
+        self._is_unreachable = self._is_scan_lost = self._had_more = False
         self._worker = BlockingWorker(f"files {path}")
 
     async def poll(self) -> Sequence[Delivery]:
@@ -160,7 +164,8 @@ class FilesSource:
             self._seen, self._last_scan_at = self._delivered
             self._is_scan_lost = False
         self._delivered = dict(self._seen), self._last_scan_at
-        now, paths = self._clock(), list_node_files(self._path, self._seen)
+        now, (paths, has_more) = self._clock(), list_node_files(self._path, self._seen)
+        yield from self._report_left_out(has_more=has_more)
         for path in paths:  # before any that lists several hosts
             self._hosts.claim(target_from_path(path), path, str(self._path))
         deliveries = [
@@ -182,6 +187,13 @@ class FilesSource:
         }
         # When it began: a file that changed during this scan has changed after that.
         self._last_scan_at = now
+
+    def _report_left_out(self, *, has_more: bool) -> Iterator[Delivery]:
+        """Say at the folder that some of its files are not read, until all of them are."""
+        result = Refused(_TOO_MANY_FILES, str(self._path)) if has_more else None
+        if has_more or self._had_more:
+            yield Delivery(source=self.name, target=str(self._path), result=result)
+        self._had_more = has_more
 
     def _in_turn(self, paths: Sequence[Path]) -> Iterator[Path]:
         """The usual files, then the new and the large, from where the last scan had to stop.
