@@ -128,6 +128,37 @@ def test_people_and_gpus_are_deleted_with_the_last_row_that_refers_to_them(
     assert "GPU-gone" in uuids
 
 
+def looks_in(store: HistoryStore) -> set[str]:
+    with store.read_transaction() as connection:
+        return set(connection.scalars(select(schema.looks.c.user)))
+
+
+def test_looks_are_deleted_with_the_last_row_of_their_user(store: HistoryStore) -> None:
+    ids, old, recent = IdCache(), NOW - 40 * 86_400, NOW - 3_600
+    key = ("id-1", "GPU-1")
+
+    def held(user: str, start: float) -> WriteBatch:
+        of = holder(user)
+        return WriteBatch(
+            nodes=[node()],
+            gpus=[replace(gpu(), uuid="GPU-1")],
+            periods=[(key, period(start, start + 60, of))],
+            occupancies=[(key, occupancy(start, start + 60, of))],
+        )
+
+    with store.write_transaction() as connection:
+        for number in range(600):
+            write_batch(connection, ids, held(f"invented-{number}", old + 60 * number))
+        write_batch(connection, ids, held("alice", recent))
+    assert len(looks_in(store)) == 601
+    prune(store, ids, keep_seconds=2 * 86_400)
+    assert looks_in(store) == {"alice"}
+    # One that comes back gets a row again.
+    with store.write_transaction() as connection:
+        write_batch(connection, ids, held("invented-1", recent + 60))
+    assert looks_in(store) == {"alice", "invented-1"}
+
+
 def test_the_gpus_of_a_node_that_has_not_reported_yet_stay(store: HistoryStore) -> None:
     with store.write_transaction() as connection:
         write_batch(connection, IdCache(), numbered_batch(1))

@@ -151,6 +151,11 @@ class IdCache:
         for uuids, figures in layouts:
             self.layout.forget((_decode_uuids(uuids), decode_layout(figures)))
 
+    def forget_looks(self, looks: Iterable[StripLook]) -> None:
+        """Drop the ids of looks whose rows were deleted."""
+        for look in looks:
+            self.look.forget(look)
+
     def forget_description(self, batch: WriteBatch) -> None:
         """Drop the descriptions in a batch that cannot be written: they would fail each time."""
         for node in batch.nodes:

@@ -1,4 +1,4 @@
-"""Deletion of people, GPUs and series layouts to which no other row refers any more.
+"""Deletion of people, GPUs, series layouts and looks to which no other row refers any more.
 
 Their names come from the nodes: without this, a node that makes up a new user or GPU with every
 report would fill the database with rows that outlive all retention.
@@ -25,6 +25,8 @@ def prune_unreferenced(store: HistoryStore, ids: IdCache) -> Iterator[None]:
         after = last
         yield
     while _delete_layouts(store, ids):
+        yield
+    while _delete_looks(store, ids):
         yield
 
 
@@ -89,6 +91,25 @@ def _delete_layouts(store: HistoryStore, ids: IdCache) -> int:
         with store.write_transaction() as connection:
             _delete(connection, schema.layouts, layouts.key, [key for key, _, _ in rows])
         ids.forget_layouts([(uuids, figures) for _, uuids, figures in rows])
+    return len(rows)
+
+
+def _delete_looks(store: HistoryStore, ids: IdCache) -> int:
+    """Delete looks of users who are in no row: then samples, which name looks, are gone, too."""
+    looks, periods = schema.looks.c, schema.periods.c
+    unknown = select(looks.key, looks.state, looks.user, looks.others).where(
+        looks.user != NO_USER, looks.user.not_in(select(schema.people.c.user))
+    )
+    # All periods are read for these: only where a user was deleted.
+    unused = unknown.where(looks.user.not_in(select(periods.user)))
+    with store.read_transaction() as connection:
+        if connection.execute(unknown.limit(1)).first() is None:
+            return 0
+        rows = connection.execute(unused.limit(_ROWS_PER_STEP)).all()
+    if rows:
+        with store.write_transaction() as connection:
+            _delete(connection, schema.looks, looks.key, [key for key, *_ in rows])
+        ids.forget_looks([(state, user, others) for _, state, user, others in rows])
     return len(rows)
 
 
