@@ -19,7 +19,7 @@ from fleet_smi.model.fleet import FleetView, JudgedGpu
 from fleet_smi.model.people import Person
 from fleet_smi.model.select import check_request, find_offer, require_offer
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.model.units import MIB, parse_size
+from fleet_smi.model.units import MIB, parse_memory
 from fleet_smi.node.reader import Reader
 from fleet_smi.node.reader_process import spawn_worker
 
@@ -236,7 +236,7 @@ def _gpu_info(gpu: JudgedGpu) -> GpuInfo:
 
 
 def _bytes(size: str | int | None) -> int:
-    return parse_size(size) if isinstance(size, str) else size or 0
+    return parse_memory(size) if isinstance(size, str) else size or 0
 
 
 def _view() -> FleetView:

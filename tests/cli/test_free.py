@@ -39,6 +39,9 @@ def test_count_limits_the_offer(env: dict[str, str]) -> None:
 
 def test_min_free_takes_a_size_with_a_unit(env: dict[str, str]) -> None:
     assert run_fleet_smi("free", "--min-free", "40GiB", env=env).stdout == "3,1\n"
+    without = run_fleet_smi("free", "--min-free", "5", env=env)
+    assert without.returncode == 2
+    assert "'5' has no unit: write 5GiB or 5MiB" in without.stderr
 
 
 def test_uuid_prints_uuids(env: dict[str, str]) -> None:

@@ -13,6 +13,7 @@ from fleet_smi.model.units import (
     format_gib,
     format_size,
     parse_duration,
+    parse_memory,
     parse_size,
     pluralize,
 )
@@ -41,6 +42,14 @@ def test_a_size_is_parsed(text: str, count: int) -> None:
 def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_size(text)
+
+
+def test_memory_that_a_user_asks_for_has_a_unit() -> None:
+    assert parse_memory("20GiB") == 20 * GIB
+    assert parse_memory("0") == 0
+    for text in ("5", " 5 ", "0.5"):
+        with pytest.raises(UsageError, match=r"has no unit: write [05.]+GiB or"):
+            parse_memory(text)
 
 
 @pytest.mark.parametrize(

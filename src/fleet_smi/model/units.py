@@ -34,6 +34,14 @@ def parse_size(text: str) -> int:
     return int(count)
 
 
+def parse_memory(text: str) -> int:
+    """Parse the memory that a user asks for; a bare number has no unit, and is a `UsageError`."""
+    match = re.fullmatch(_SIZE, text, re.IGNORECASE)
+    if match is not None and not match[2] and float(match[1]):
+        raise UsageError(f"{text!r} has no unit: write {match[1]}GiB or {match[1]}MiB")
+    return parse_size(text)
+
+
 def format_gib(count: int) -> str:
     """Format bytes as a number of GiB with one decimal: "79.6"."""
     return f"{count / GIB:.1f}"

@@ -65,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
     # Selected before the imports below: its reader process loads the driver meanwhile.
     fleet = fleet_source.select_fleet(args)
     from fleet_smi.model.candidates import GpuRequest
-    from fleet_smi.model.units import parse_size
+    from fleet_smi.model.units import parse_memory
 
     request = GpuRequest(
         count=args.count or 0,
-        min_free_bytes=parse_size(args.min_free),
+        min_free_bytes=parse_memory(args.min_free),
         model=args.model,
         policy=args.policy,
         vendor=args.vendor,
