@@ -112,6 +112,13 @@ def test_case_08_a_process_that_worked_a_moment_ago_is_busy() -> None:
     assert verdict.idle_seconds == 2 * MINUTE
 
 
+def test_case_08_a_process_that_has_just_stopped_working_is_idle_now() -> None:
+    mine = (process(user="bob"),)
+    worked = observe_for(gpu(processes=mine, busy_percent=90.0), HOUR, until=NOON - 1)
+    verdict = judge_after(0.0, gpu(processes=mine, memory_used_bytes=17 * GIB), worked)
+    assert state_and_reason(verdict) == ("busy", "bob, idle now (held after 10 min)")
+
+
 def test_case_09_a_bare_context_idle_for_hours_is_held() -> None:
     mine = process(user="bob", gpu_memory_bytes=420 * MIB)
     verdict = judge_after(3 * HOUR, gpu(processes=(mine,), memory_used_bytes=430 * MIB))

@@ -66,7 +66,8 @@ def idle(inputs: VerdictInput) -> RuleResult | None:
     if inputs.window.samples == 1:
         reason = f"{name}, {reasons.format_load(inputs.window.load)}{_memory_suffix(inputs)}"
         return RuleResult("busy", reasons.mark_single_sample(reason, 1))
-    reason = f"{name}, idle for {idle_for} (held after {format_duration(held_after)})"
+    idle_text = f"idle for {idle_for}" if idle_seconds >= 1.0 else "idle now"
+    reason = f"{name}, {idle_text} (held after {format_duration(held_after)})"
     return RuleResult("busy", reason, idle_seconds)
 
 
