@@ -10,73 +10,8 @@ from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.machines import evidence_of, suffixed_id
-from fleet_smi.model.fleet import NodeView
-from fleet_smi.model.merge import with_node_id
-from fleet_smi.model.snapshot import Host, Snapshot
-from tests.builders import HOUR, NOON, gpu, snapshot
-
-ID = "5fec0123456789abcdef0123456789ab"
-PUSH = Via("push", ID)
-
-
-class Sender:
-    """A machine that reports an id, with all that tells it apart from another."""
-
-    def __init__(
-        self, name: str, via: Via = PUSH, *, origin: IdOrigin = "credential", **facts: Any
-    ) -> None:
-        self.name, self.via, self.origin = name, via, origin
-        self.facts: dict[str, Any] = {
-            "boot_id": f"boot-of-{name}",
-            "run_id": f"run-of-{name}",
-            "addresses": (f"10.0.0.{len(name)}{ord(name[-1])}",),
-            "uuid": f"GPU-of-{name}",
-            "booted_at": NOON - HOUR,
-        } | facts
-        self.sequence = 0
-
-    def snapshot(self, at: float) -> Snapshot:
-        facts = self.facts
-        self.sequence += 1
-        device = (
-            gpu(0, uuid=facts["uuid"])
-            if facts["uuid"]
-            else gpu(0, uuid=f"gpu0@{ID}", uuid_is_made=True)
-        )
-        return snapshot(
-            *((device,) if facts["uuid"] != "" else ()),
-            node=self.name,
-            node_id=ID,
-            taken_at=at,
-            interval_seconds=2.0,
-            sequence=self.sequence,
-            boot_id=facts["boot_id"],
-            run_id=facts["run_id"],
-            host=Host(addresses=facts["addresses"], booted_at=facts["booted_at"]),
-        )
-
-    def reboots(self, at: float, **facts: Any) -> None:
-        self.sequence = 0
-        self.facts |= {
-            "boot_id": f"boot-at-{at}",
-            "run_id": f"run-at-{at}",
-            "booted_at": at,
-        } | facts
-
-
-def send(fleet: FleetState, sender: Sender, at: float, sent: Snapshot | None = None) -> str:
-    """Send one report as a hub receives it; return the id of the node that it is listed under."""
-    known, via = fleet.identities.identify(
-        sent or sender.snapshot(at), at, sender.via, fleet.thresholds, origin=sender.origin
-    )
-    fleet.apply(known, at, via)
-    return known.node_id
-
-
-def by_name(fleet: FleetState, at: float) -> dict[str, NodeView]:
-    view = fleet.view(at)
-    assert len(view.nodes) == len({node.name for node in view.nodes})
-    return {node.name: node for node in view.nodes}
+from tests.builders import HOUR, NOON
+from tests.fleet.senders import FILE, ID, PUSH, Sender, by_name, send
 
 
 @pytest.mark.parametrize(
@@ -188,7 +123,6 @@ def test_clones_keep_their_ids_over_reboots_and_a_restart_of_the_hub() -> None:
     assert send(again, second, NOON + 211) == before[1]
 
 
-FILE = Via("files", "mallory")
 SSH = Via("ssh", "gpu01")
 
 
@@ -265,82 +199,6 @@ def test_a_route_that_is_gone_owns_nothing() -> None:
     assert send(files, other, NOON + 1) == ID
 
 
-def join(fleet: FleetState, sender: Sender, at: float, **facts: Any) -> str:
-    """Return the id that the hub gives to a machine that joins at this moment."""
-    known = sender.facts | {"name": sender.name} | facts
-    return fleet.identities.joining_id(
-        ID, known["boot_id"], known["name"], known["addresses"][0], at
-    )
-
-
-PULL = Via("pull", "gpu01:7071")
-
-
-def test_a_machine_that_is_polled_may_join_under_its_own_id() -> None:
-    fleet, node = FleetState(), Sender("gpu01", PULL, origin="report")
-    send(fleet, node, NOON)
-    assert join(fleet, node, NOON + 1) == ID
-    # Through NAT, or after it was renamed.
-    assert join(fleet, node, NOON + 1, addresses=("192.0.2.1",)) == ID
-    assert join(fleet, node, NOON + 1, name="renamed") == ID
-    # After a reboot, or when it was silent: then nobody is reporting under its id.
-    assert join(fleet, node, NOON + HOUR, boot_id="another") == ID
-    assert join(fleet, node, NOON + HOUR, boot_id=None) == ID
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {"boot_id": None},
-        {"boot_id": "another"},
-        {"name": "gpu02", "addresses": ("192.0.2.1",)},
-    ],
-    ids=["no boot", "another boot", "a copy of a running machine"],
-)
-def test_nobody_takes_the_id_of_a_machine_that_is_polled_by_joining(facts: dict[str, Any]) -> None:
-    fleet, node = FleetState(), Sender("gpu01", PULL, origin="report")
-    send(fleet, node, NOON)
-    assert join(fleet, node, NOON + 1, **facts).startswith(f"{ID}@")
-
-
-def test_nobody_takes_the_id_of_an_older_tool_by_joining() -> None:
-    fleet = FleetState()
-    older = Sender("gpu01", Via("nvgpu", "gpu01"), origin="target")
-    older.facts |= {"boot_id": None, "run_id": None, "addresses": (), "uuid": None}
-    send(fleet, older, NOON)
-    forged = {"boot_id": "some", "addresses": ("192.0.2.1",)}
-    assert join(fleet, older, NOON + 1, **forged).startswith(f"{ID}@")
-
-
-def test_nobody_takes_the_id_of_a_clone_by_reporting_or_joining_with_it() -> None:
-    fleet = FleetState()
-    first = Sender("gpu01", PULL, origin="report")
-    clone = Sender("gpu02", Via("pull", "gpu02:7071"), origin="report")
-    for tick in (0, 2):
-        send(fleet, first, NOON + tick)
-        send(fleet, clone, NOON + tick + 1)
-    own_id = fleet.identities.node_id_of(clone.snapshot(NOON), clone.via)
-    assert own_id == f"{ID}@gpu02:7071"
-    forger = Sender("gpu02", FILE, origin="report", **clone.facts)
-    claim = with_node_id(forger.snapshot(NOON + 4), own_id)
-    with pytest.raises(Refused, match="comes by pull from gpu02:7071"):
-        send(fleet, forger, NOON + 4, claim)
-    given = fleet.identities.joining_id(own_id, None, "gpu02", "192.0.2.1", NOON + 4)
-    assert given != own_id
-
-
-def test_a_clone_does_not_get_an_id_that_somebody_reports() -> None:
-    fleet = FleetState()
-    forger = Sender("mallory", FILE, origin="report")
-    claim = with_node_id(forger.snapshot(NOON), f"{ID}@gpu02")
-    assert send(fleet, forger, NOON, claim) == f"{ID}@gpu02"
-    first, clone = Sender("gpu01"), Sender("gpu02")
-    for tick in (1, 3):
-        send(fleet, first, NOON + tick)
-        send(fleet, clone, NOON + tick + 1)
-    assert {node.name for node in fleet.view(NOON + 4).nodes} == {"gpu01", "gpu02", "mallory"}
-
-
 @pytest.mark.parametrize("length", [32, 160])
 def test_a_clone_never_gets_an_id_that_is_taken(length: int) -> None:
     node_id = "f" * length
@@ -380,16 +238,6 @@ def test_who_claims_the_id_of_an_older_tool_first_does_not_own_it() -> None:
     assert send(fleet, older, NOON + 1) == ID
     with pytest.raises(Refused, match="comes by nvgpu from gpu01"):
         send(fleet, forger, NOON + 2)
-
-
-def test_a_clone_of_a_machine_that_is_off_joins_under_an_id_of_its_own() -> None:
-    fleet = FleetState(identities=NodeIdentities(has_credential={ID}.__contains__))
-    node, clone = Sender("gpu01"), Sender("gpu02")
-    send(fleet, node, NOON)
-    assert join(fleet, clone, NOON + HOUR) == f"{ID}@gpu02"
-    # The machine itself, which has lost its credential: that is refused, and an admin decides.
-    assert join(fleet, node, NOON + HOUR, boot_id="another") == ID
-    assert join(fleet, node, NOON + HOUR, name="renamed") == ID
 
 
 @pytest.mark.parametrize("source", ["push", "pull"])
