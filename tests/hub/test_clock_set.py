@@ -6,12 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from fleet_smi.fleet.delivery import Delivery
-from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
-from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.hub import Hub
+from fleet_smi.fleet.fleet import NodeCheckpoint
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.model.fleet import Verdict
 from tests.builders import HOUR, NOON, snapshot
+from tests.hub.clocked_hub import ClockedHub
 from tests.hub.history.in_memory_history import InMemoryHistory, relative_times
 from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, busy_gpu
 
@@ -21,35 +20,10 @@ START = NOON // HOUR * HOUR + HALF
 INTERVAL = 10
 
 
-class ClockedHub:
+class ReportingHub(ClockedHub):
     """A hub with a clock that tests set, and a node that reports to it."""
 
-    def __init__(
-        self, memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, now: float
-    ) -> None:
-        self.now = now
-        self.elapsed = 0.0
-        self.fleet = FleetState()
-        self.history = HistoryRecorder(self.fleet, stored)
-        self.hub = Hub(
-            self.fleet,
-            [],
-            memory,
-            self.history,
-            clock=lambda: self.now,
-            elapsed_clock=lambda: self.elapsed,
-        )
-        self.hub._restore()
-        self._sequence = 0
-
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass without a report."""
-        self.now += seconds
-        self.elapsed += seconds
-
-    def set_clock(self, step: float) -> None:
-        """Set the clock by some seconds, in no time."""
-        self.now += step
+    _sequence = 0
 
     def verdict(self) -> Verdict:
         """The current verdict on the only GPU."""
@@ -93,7 +67,7 @@ def test_the_history_goes_on_when_the_clock_is_set_back(
     caplog: pytest.LogCaptureFixture,
     back: float,
 ) -> None:
-    hub = ClockedHub(memory, stored, START - 4 * HOUR)
+    hub = ReportingHub(memory, stored, START - 4 * HOUR)
     hub.report_for(4 * HOUR, 1)
     hub.report_for(HALF / 2, 1, 2)
     hub.now -= back
@@ -129,10 +103,10 @@ def test_the_history_goes_on_when_the_clock_is_set_back(
 def test_a_clock_that_was_set_back_while_no_hub_was_running_is_noticed(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = ClockedHub(memory, stored, START)
+    before = ReportingHub(memory, stored, START)
     before.report_for(HALF, 1)
     before.history.close()
-    after = ClockedHub(memory, stored, START - HOUR)
+    after = ReportingHub(memory, stored, START - HOUR)
     after._sequence = before._sequence
     after.report_for(HALF, 1)
     after.history.remove_node(NODE_ID, after.now)
@@ -145,7 +119,7 @@ def test_a_clock_that_was_set_back_while_no_hub_was_running_is_noticed(
 def test_a_small_correction_of_the_clock_is_waited_out(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hub = ClockedHub(memory, stored, START)
+    hub = ReportingHub(memory, stored, START)
     hub.report_for(HALF, 1)
     hub.now -= 15.0
     hub.report_for(HALF, 1)
@@ -175,7 +149,7 @@ def assert_no_overlap(stored: InMemoryHistory) -> None:
 def test_a_gpu_is_held_since_as_long_as_before_when_the_clock_is_set(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, step: float
 ) -> None:
-    hub = ClockedHub(memory, stored, START)
+    hub = ReportingHub(memory, stored, START)
     hub.report_for(240.0, 1)
     hub.set_clock(step)
     hub.report_for(60.0, 1)
@@ -194,7 +168,7 @@ def test_a_gpu_is_held_since_as_long_as_before_when_the_clock_is_set(
 def test_a_silent_node_stays_silent_when_the_clock_is_set(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory
 ) -> None:
-    hub = ClockedHub(memory, stored, START)
+    hub = ReportingHub(memory, stored, START)
     hub.report_for(60.0, 1)
     hub.pass_time(300.0)
     hub.set_clock(-HOUR)
@@ -209,7 +183,7 @@ def test_a_silent_node_stays_silent_when_the_clock_is_set(
 def test_the_first_hour_is_recorded_when_the_clock_is_set_back_to_before_the_first_report(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory
 ) -> None:
-    hub = ClockedHub(memory, stored, START)
+    hub = ReportingHub(memory, stored, START)
     hub.report_for(600.0, 1)
     hub.set_clock(-2 * HOUR)
     hub.report_for(HOUR, 1)
@@ -227,7 +201,7 @@ def test_the_first_hour_is_recorded_when_the_clock_is_set_back_to_before_the_fir
 def test_what_is_recorded_again_replaces_what_was_recorded(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, back: float
 ) -> None:
-    hub = ClockedHub(memory, stored, START - 4 * HOUR)
+    hub = ReportingHub(memory, stored, START - 4 * HOUR)
     for turn in range(24):  # periods and jobs of ten minutes, all of them written
         hub.report_for(600.0, *([turn] if turn % 2 else []))
     hub.set_clock(-back)
@@ -244,7 +218,7 @@ def test_what_is_recorded_again_replaces_what_was_recorded(
 def test_a_clock_that_was_wrong_for_a_while_costs_no_more_than_that_while(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory
 ) -> None:
-    hub = ClockedHub(memory, stored, START)
+    hub = ReportingHub(memory, stored, START)
     for turn in range(30):
         hub.report_for(600.0, *([turn] if turn % 2 else []))
     hub.set_clock(-4 * HOUR)
@@ -266,7 +240,7 @@ def test_a_clock_that_was_wrong_for_a_while_costs_no_more_than_that_while(
 def test_time_that_the_clock_skipped_is_nobodys_use(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, step: float
 ) -> None:
-    hub = ClockedHub(memory, stored, START)
+    hub = ReportingHub(memory, stored, START)
     hub.report_for(1200.0, 1)
     hub.set_clock(step)
     hub.report_for(1200.0, 1)
@@ -283,7 +257,7 @@ def test_time_that_the_clock_skipped_is_nobodys_use(
 def test_time_of_a_suspended_machine_has_passed(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hub = ClockedHub(memory, stored, START)
+    hub = ReportingHub(memory, stored, START)
     hub.report_for(600.0, 1)
     hub.pass_time(8 * HOUR)
     hub.report_for(600.0, 1)
@@ -294,13 +268,13 @@ def test_time_of_a_suspended_machine_has_passed(
 def test_a_hub_that_is_restarted_goes_on_replacing_what_was_recorded(
     memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory
 ) -> None:
-    first = ClockedHub(memory, stored, START)
+    first = ReportingHub(memory, stored, START)
     for turn in range(12):
         first.report_for(600.0, *([turn] if turn % 2 else []))
     first.set_clock(-HOUR)
     first.report_for(600.0, 100)
     first.history.close()
-    second = ClockedHub(memory, stored, first.now)
+    second = ReportingHub(memory, stored, first.now)
     second._sequence = first._sequence
     second.report_for(2 * HOUR, 101)
     second.close()

@@ -7,14 +7,13 @@ from itertools import pairwise
 import pytest
 
 from fleet_smi.fleet.delivery import Delivery
-from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
-from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.hub import Hub
+from fleet_smi.fleet.fleet import NodeCheckpoint
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.model.people import people_in_view
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.units import GIB, MIB
 from tests.builders import HOUR, NOON, gpu, process, snapshot
+from tests.hub.clocked_hub import ClockedHub
 from tests.hub.history.in_memory_history import InMemoryHistory
 
 INTERVAL = 10.0
@@ -32,45 +31,30 @@ class Job:
         self.works = True
 
 
-class World:
+class World(ClockedHub):
     """One machine with two GPUs, a hub, and the true time that has passed."""
 
     def __init__(
         self, memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, chance: random.Random
     ) -> None:
-        self.chance, self.stored = chance, stored
-        self.elapsed, self.hub_error, self.node_error = 0.0, 0.0, 0.0
+        super().__init__(memory, stored, NOON)
+        self.chance = chance
+        self.node_error = 0.0
         self.jobs: list[Job | None] = [None, None]
         self.ended: list[Job] = []
         self.used_seconds = defaultdict[str, float](float)
         self.sequence = 0
         self.since_refused = 0
-        self.fleet = FleetState()
-        self.history = HistoryRecorder(self.fleet, stored)
-        self.hub = Hub(
-            self.fleet,
-            [],
-            memory,
-            self.history,
-            clock=lambda: self.now,
-            elapsed_clock=lambda: self.elapsed,
-        )
-        self.hub._restore()
-
-    @property
-    def now(self) -> float:
-        """The time by the hub's clock."""
-        return NOON + self.elapsed + self.hub_error
 
     def run_step(self) -> None:
         """Let an interval pass: jobs begin, pause or end, clocks are set, a report is sent."""
-        self.elapsed += INTERVAL
+        self.pass_time(INTERVAL)
         for index, job in enumerate(self.jobs):
             if job is not None:
                 self.used_seconds[job.user] += INTERVAL
             self._change_job(index, job)
         if self.chance.random() < 0.004:
-            self.hub_error += self.chance.choice(STEPS)
+            self.set_clock(self.chance.choice(STEPS))
         if self.chance.random() < 0.01:
             self.node_error += self.chance.choice(STEPS)
         self._report()
