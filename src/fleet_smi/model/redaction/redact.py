@@ -28,12 +28,7 @@ _MAX_CACHED_CHARACTERS = 4096
 @lru_cache(_CACHE_SIZE)
 def redact(command: str) -> str:
     """Return the command line with every likely secret replaced."""
-    return _replace(command)[0]
-
-
-def count_candidates(command: str) -> int:
-    """Return at how many places of the line a secret was looked for: the work of `redact`."""
-    return _replace(command)[1]
+    return _replace(command)
 
 
 def may_have_secrets(text: str) -> bool:
@@ -51,7 +46,7 @@ def _has_hint(text: str) -> bool:
 _has_hint_cached = lru_cache(_CACHE_SIZE)(_has_hint)
 
 
-def _replace(command: str) -> tuple[str, int]:
+def _replace(command: str) -> str:
     line = CommandLine(command)
     rules = RULES | flag_rules(line.lowered)
     # The next place of each word, so that no part of the line is searched twice for it.
@@ -62,14 +57,14 @@ def _replace(command: str) -> tuple[str, int]:
         word = min(ahead, key=ahead.__getitem__)
         at = ahead[word]
         if candidates == MAX_CANDIDATES:
-            return "".join([*parts, command[done:at], REDACTED]), candidates
+            return "".join([*parts, command[done:at], REDACTED])
         candidates += 1
         span = rules[word](line, at)
         if span is not None:
             parts += [command[done : span[0]], REDACTED]
             done = span[1]
         _advance(ahead, line.lowered, word, at, done)
-    return "".join([*parts, command[done:]]) if parts else command, candidates
+    return "".join([*parts, command[done:]]) if parts else command
 
 
 def _advance(ahead: dict[str, int], lowered: str, examined: str, at: int, done: int) -> None:
