@@ -8,9 +8,9 @@ from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.collectors import ALL_SUBJECTS
-from fleet_smi.node.reader import Deadlines, Reader
+from fleet_smi.node.reader import Reader
 from fleet_smi.node.reader_process import spawn_worker
-from fleet_smi.node.sampler import Sampler
+from fleet_smi.node.sampler import Sampler, driver_deadlines
 
 if TYPE_CHECKING:
     from fleet_smi.fleet.delivery import Source
@@ -27,14 +27,9 @@ def create_sources(settings: Settings) -> list["Source"]:
 
     # Not a fork: a hub has threads.
     node = settings.node
-    reader = Reader(spawn_worker, driver_deadlines(settings))
+    reader = Reader(spawn_worker, driver_deadlines(node))
     sampler = Sampler(reader, root=node.root, name=node.name, labels=node.labels)
     return [SelfSource(sampler.sample, settings.agent.interval)]
-
-
-def driver_deadlines(settings: Settings) -> Deadlines:
-    """Return the deadlines of driver calls."""
-    return Deadlines(settings.node.driver_timeout, settings.node.driver_init_timeout)
 
 
 class LocalFleet:
@@ -57,7 +52,7 @@ class LocalFleet:
         self.thresholds = settings.thresholds
         self._fleet = FleetState(settings.thresholds)
         # The reader was started before the settings were loaded.
-        reader.deadlines = driver_deadlines(settings)
+        reader.deadlines = driver_deadlines(settings.node)
         self._sampler = Sampler(
             reader,
             root=settings.node.root,

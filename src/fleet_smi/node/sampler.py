@@ -1,18 +1,26 @@
 """Sampler: takes numbered snapshots of this machine, and skips for a while what is absent."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from fleet_smi.model.snapshot import CollectorRun, Snapshot
 from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.node.collectors import ALL_SUBJECTS
-from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader import Deadlines, Reader
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.snapshot_builder import SnapshotBuilder
 
+if TYPE_CHECKING:
+    from fleet_smi.config.settings import NodeSettings
+
 _ABSENCE_CACHED_SAMPLES = 30
+
+
+def driver_deadlines(settings: "NodeSettings") -> Deadlines:
+    """Return the deadlines of driver calls that are set for this machine."""
+    return Deadlines(settings.driver_timeout, settings.driver_init_timeout)
 
 
 class Sampler:

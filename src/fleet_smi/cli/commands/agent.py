@@ -12,7 +12,7 @@ from fleet_smi.cli.join_token import add_join_arguments, clear_join_variable, ta
 from fleet_smi.cli.service_ready import notify_ready
 from fleet_smi.errors import UsageError
 from fleet_smi.node.outlets import OUTLETS, OutletOptions, build_outlets
-from fleet_smi.node.reader import Deadlines, Reader
+from fleet_smi.node.reader import Reader
 from fleet_smi.node.thread_reader import thread_then_process
 
 if TYPE_CHECKING:
@@ -93,12 +93,12 @@ def run(args: argparse.Namespace) -> int:
 def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
     from fleet_smi import config
     from fleet_smi.node.agent import Agent
-    from fleet_smi.node.sampler import Sampler
+    from fleet_smi.node.sampler import Sampler, driver_deadlines
 
     settings = config.load(flags=_flags(args))
     clear_join_variable()
     node = settings.node
-    reader.deadlines = Deadlines(node.driver_timeout, node.driver_init_timeout)
+    reader.deadlines = driver_deadlines(node)
     sampler = Sampler(
         reader,
         root=node.root,
