@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bench import agent, cluster_smi, history, hub, imports, page, probes, wall_time
 from bench.machine import BackgroundLoad, describe_machine, simulated_machine
-from bench.peers import OURS, PEERS, NotAvailable, install
+from bench.peers import OURS, PEERS, NotAvailable, install, use_this_environment
 from bench.report import (
     BudgetResult,
     MeasurementSeries,
@@ -28,7 +28,10 @@ def main() -> int:
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that our processes end too
     try:
-        install(PEERS[OURS])
+        if arguments.in_place:
+            use_this_environment()
+        else:
+            install(PEERS[OURS])
         with simulated_machine() as environment:
             parts = arguments.only or PARTS
             results = _measure(parts, environment, arguments)
@@ -51,11 +54,30 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=1, help="minutes to observe the page (1)")
     parser.add_argument("--days", type=int, default=90, help="days of history to query (90)")
     parser.add_argument(
+        "--nodes", type=int, action="append", help="nodes of the hub; repeatable (500, 2000, …)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=hub.SECONDS, help="seconds to observe each hub (30)"
+    )
+    parser.add_argument(
+        "--peer",
+        action="append",
+        choices=(*hub.PEERS, "none"),
+        help="run only this server beside the hub; repeatable",
+    )
+    parser.add_argument(
+        "--in-place",
+        action="store_true",
+        help="measure this checkout with this Python, without installing it",
+    )
+    parser.add_argument(
         "--no-fail", action="store_true", help="exit 0 even when a budget is missed"
     )
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error("--rounds: at least 1")
+    if min(arguments.nodes or [1]) < 1 or arguments.seconds <= 0:
+        parser.error("--nodes and --seconds: more than 0")
     if arguments.days < history.MIN_DAYS:
         parser.error(f"--days: at least {history.MIN_DAYS}")
     return arguments
@@ -87,11 +109,7 @@ def _measure(
         measured = probes.measure(probes.PURE, environment, rounds)
         _show("parsing and judging", measured, (), "µs")
     if "hub" in parts:
-        background = BackgroundLoad()
-        measured, notes = hub.measure(environment)
-        share = background.share()
-        results += _show("the hub under load", measured, hub.PAIRS, "µs")
-        print(f"{notes}{background_load_text(share)}\n")
+        results += _hub(environment, arguments)
     if "cluster-smi" in parts:
         background = BackgroundLoad()
         measured = cluster_smi.measure(environment, rounds)
@@ -102,6 +120,22 @@ def _measure(
         results += _history(arguments.days, rounds)
     if "page" in parts:
         results += _page(environment, arguments.minutes)
+    return results
+
+
+def _hub(environment: Mapping[str, str], arguments: argparse.Namespace) -> list[BudgetResult]:
+    background = BackgroundLoad()
+    peers = (
+        hub.PEERS if arguments.peer is None else [each for each in arguments.peer if each != "none"]
+    )
+    measured = hub.measure(environment, arguments.nodes, arguments.seconds, peers)
+    share = background.share()
+    results = _show("one report at a hub under load, CPU", measured.cpu, measured.cpu_pairs, "µs")
+    results += _show(
+        "the same, p99 of acknowledgements", measured.latency, measured.latency_pairs, "ms"
+    )
+    results += _show("the same, resident memory", measured.memory, measured.memory_pairs, "MiB")
+    print(f"{measured.notes}{background_load_text(share)}\n")
     return results
 
 

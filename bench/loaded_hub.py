@@ -1,6 +1,5 @@
 """A hub under test, with stream subscribers and a simulated fleet."""
 
-import re
 import socket
 import subprocess
 import tempfile
@@ -13,7 +12,6 @@ from bench.line_program import LineProgram
 from bench.peers import OURS, PEERS, NotAvailable, last_error
 
 _LISTENERS = Path(__file__).with_name("stream_listeners.py")
-_LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ class LoadedHub:
         """Start a simulated fleet, which prints a line every five seconds."""
         size = ("--nodes", str(nodes), "--gpus", str(gpus), "--interval", str(interval_seconds))
         return self._start(
-            _program(), "simulate", *size, "--to", self.url, "--join", self.join_token
+            fleet_smi_program(), "simulate", *size, "--to", self.url, "--join", self.join_token
         )
 
     def _start(self, *line: str) -> LineProgram:
@@ -52,8 +50,8 @@ def loaded_hub(environment: Mapping[str, str]) -> Iterator[LoadedHub]:
     """Start an empty hub on a free port; everything ends with the block."""
     with ExitStack() as stack:
         state = stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-bench-"))
-        token, port = _join_token(state, environment), _free_port()
-        line = [_program(), "hub", "--listen", f"127.0.0.1:{port}", "--state", state]
+        token, port = _join_token(state, environment), free_port()
+        line = [fleet_smi_program(), "hub", "--listen", f"127.0.0.1:{port}", "--state", state]
         program = stack.enter_context(LineProgram(line, environment))
         program.read_line()  # its address
         yield LoadedHub(
@@ -61,20 +59,13 @@ def loaded_hub(environment: Mapping[str, str]) -> Iterator[LoadedHub]:
         )
 
 
-def parse_load_line(line: str) -> tuple[int, int, float]:
-    """Acknowledged and failed reports of a load, and the p99 latency in ms."""
-    match = _LINE.search(line)
-    if match is None or not int(match[1]):
-        raise NotAvailable(f"no report came through: {line.strip()}")
-    return int(match[1]), int(match[2]), float(match[3])
-
-
-def _program() -> str:
+def fleet_smi_program() -> str:
+    """Return the path of the benchmarked `fleet-smi`."""
     return str(PEERS[OURS].program("fleet-smi"))
 
 
 def _join_token(state: str, environment: Mapping[str, str]) -> str:
-    line = [_program(), "hub", "token", "add", "--role", "join", "--uses", "100000"]
+    line = [fleet_smi_program(), "hub", "token", "add", "--role", "join", "--uses", "100000"]
     line += ["--state", state]
     done = subprocess.run(line, env=dict(environment), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -82,7 +73,8 @@ def _join_token(state: str, environment: Mapping[str, str]) -> str:
     return done.stdout.strip()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that no program listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port

@@ -8,7 +8,8 @@ from playwright.sync_api import Browser
 
 from bench.browser import PageCounters, PageView, find_chromium, launch_chromium, open_page
 from bench.line_program import LineProgram
-from bench.loaded_hub import LoadedHub, loaded_hub, parse_load_line
+from bench.load_windows import parse_load_line
+from bench.loaded_hub import LoadedHub, loaded_hub
 from bench.peers import NotAvailable
 from bench.report import MeasurementSeries, Pair
 from fleet_smi.server.page_files import INDEX_FILE, page_files

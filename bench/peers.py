@@ -29,10 +29,12 @@ class PeerTool:
     name: str
     version: str
     extra_requirement: str | None = None
+    installed_in: Path | None = None
+    """An environment that it is in already."""
 
     @property
     def venv(self) -> Path:
-        return BUILD / self.name
+        return self.installed_in or BUILD / self.name
 
     @property
     def python(self) -> Path:
@@ -67,6 +69,11 @@ def clean_environment() -> dict[str, str]:
     """Return the environment without variables that affect Python start-up or output."""
     ours = ("PYTHON", "VIRTUAL_ENV", "FLEET_SMI_", "CUDA_", "NVITOP_", "COLUMNS", "LINES")
     return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
+
+
+def use_this_environment() -> None:
+    """Benchmark the `fleet-smi` of the environment that runs the benchmark, as it is."""
+    PEERS[OURS] = PeerTool(name=OURS, version="", installed_in=Path(sys.prefix))
 
 
 def install(peer: PeerTool) -> None:

@@ -6,19 +6,28 @@ from dataclasses import replace
 
 import pytest
 
-from bench import hub
-from bench.loaded_hub import parse_load_line
+from bench import hub, load_windows
+from bench.hub_peers import LABELS, UVICORN
+from bench.load_windows import LoadWindow, parse_load_line
 from bench.peers import NotAvailable
+from bench.report import MeasurementSeries, check_budget
 from fleet_smi.cli.commands.simulate import format_counters
 from fleet_smi.simulation.counters import LoadCounters
 
-WINDOW = hub.HubWindow(
+WINDOW = LoadWindow(
     seconds=5.0,
     acknowledged=10_000,
     failed=0,
     p99_milliseconds=12.0,
-    hub_cpu_seconds=0.6,
+    server_cpu_seconds=0.6,
     load_cpu_seconds=0.9,
+)
+RUN = hub.HubRun(
+    nodes=2000,
+    windows=(WINDOW, WINDOW),
+    hub_bytes=100 << 20,
+    listener_bytes_per_second=20_480.0,
+    delays=(0.01, 0.02, 0.4),
 )
 
 
@@ -38,28 +47,43 @@ def test_a_load_that_does_not_get_through_cannot_be_measured(line: str) -> None:
 
 
 def test_the_description_has_rate_cpu_share_and_delays() -> None:
-    run = hub.HubRun(
-        windows=(WINDOW, WINDOW),
-        hub_bytes=100 << 20,
-        listener_bytes_per_second=20_480.0,
-        delays=(0.01, 0.02, 0.4),
-    )
-    text = hub.describe_run(run)
+    text = hub.describe_run(RUN)
     assert "2000 reports/s acknowledged, 0 failed" in text
     assert "0.12 of a core, 100 MiB resident" in text
     assert "20 KiB/s each" in text
-    assert "20 ms, at most 400 ms" in text
+    assert "20 ms, p99" in text
+    assert "at most 400 ms" in text
 
 
 def test_a_hub_that_falls_behind_is_reported() -> None:
-    slow = replace(WINDOW, acknowledged=4_000)
-    run = hub.HubRun(windows=(slow,), hub_bytes=0, listener_bytes_per_second=0.0, delays=())
-    assert hub.describe_run(run).startswith("THE HUB DID NOT KEEP UP: 800 of 2,000 reports/s")
+    slow = replace(RUN, windows=(replace(WINDOW, acknowledged=4_000),), delays=())
+    assert hub.describe_run(slow).startswith("THE HUB DID NOT KEEP UP: 800 of 2,000 reports/s")
+
+
+def test_the_hub_is_judged_by_a_bare_uvicorn_application_and_by_its_own_growth() -> None:
+    larger = replace(RUN, nodes=5000, windows=(replace(WINDOW, server_cpu_seconds=0.9),))
+    bare = MeasurementSeries(label=LABELS[UVICORN], values=(50e-6, 55e-6))
+    measured = hub.summarize([RUN, larger], [bare], ["note"])
+    by_label = {series.label: series for series in measured.cpu}
+    results = {
+        (pair.ours, pair.theirs): check_budget(pair, by_label) for pair in measured.cpu_pairs
+    }
+    beside = results[(RUN.label, LABELS[UVICORN])]
+    assert beside.minimum_ratio == pytest.approx(1.2)
+    assert beside.outcome == "missed"
+    grown = results[(larger.label, RUN.label)]
+    assert grown.minimum_ratio == pytest.approx(1.5)
+    assert measured.latency[0].minimum == pytest.approx(0.012)
+    assert measured.notes.endswith("note")
+
+
+def test_the_largest_hub_says_how_many_nodes_fill_a_core() -> None:
+    assert hub.full_core_nodes([RUN]) == 15_000
 
 
 def test_the_cpu_of_a_process_is_what_the_kernel_counts() -> None:
-    before = hub.cpu_seconds(os.getpid())
+    before = load_windows.cpu_seconds(os.getpid())
     until = time.process_time() + 0.1
     while time.process_time() < until:
         pass
-    assert hub.cpu_seconds(os.getpid()) - before >= 0.05
+    assert load_windows.cpu_seconds(os.getpid()) - before >= 0.05
