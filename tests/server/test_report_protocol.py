@@ -161,6 +161,67 @@ def test_expect_100_continue_is_answered(token: str, line: socket.socket) -> Non
     assert response(line).status == 200
 
 
+def test_reports_with_the_same_head_are_answered_like_the_first(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    answers = []
+    for sequence in (1, 2, 10_000):  # of another length, too
+        line.sendall(request(token, sequence))
+        answers.append(response(line))
+    assert {answer.status for answer in answers} == {200}
+    assert answers[0].headers == answers[1].headers
+    assert sequence_of(hub) == 10_000
+
+
+def test_a_credential_that_is_revoked_is_refused_on_its_open_connection(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    for sequence in (1, 2, 3):
+        line.sendall(request(token, sequence))
+        assert response(line).status == 200
+    hub.server.credentials.revoke_token("id-of-gpu01")
+    line.sendall(request(token, 4))
+    assert response(line).status == 401
+    line.sendall(request(hub.join("id-of-gpu01", "gpu01"), 5))
+    assert response(line).status == 200
+
+
+def test_the_same_head_with_the_id_of_another_node_is_refused(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    line.sendall(request(token, 1))
+    assert response(line).status == 200
+    other = body(2).replace(b"id-of-gpu01", b"id-of-gpu02")
+    line.sendall(head(token, f"Content-Length: {len(other)}") + other)
+    assert response(line).status == 403
+    assert [node.node_id for node in hub.fleet().nodes] == ["id-of-gpu01"]
+
+
+def test_a_body_that_looks_like_a_report_is_no_report(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    line.sendall(request(token, 1))
+    assert response(line).status == 200
+    inner = request(token, 7)
+    line.sendall(head(token, f"Content-Length: {len(inner)}"))
+    line.sendall(inner)
+    assert response(line).status == 400
+    line.sendall(request(token, 2))
+    assert response(line).status == 200
+    assert sequence_of(hub) == 2
+
+
+def test_a_request_between_reports_on_one_connection_is_answered(
+    hub: ThreadedHub, token: str, line: socket.socket
+) -> None:
+    for sequence in (1, 2):
+        line.sendall(request(token, sequence))
+        assert response(line).status == 200
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert response(line).status == 200
+    assert sequence_of(hub) == 2
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """All who connect from now on must be quick."""

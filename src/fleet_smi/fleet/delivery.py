@@ -22,7 +22,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     or the node's id where nodes push. `age_seconds` is how long ago the snapshot was taken, as
     far as the source can tell without comparing the clocks of two machines. A claimed id is
     accepted only from the route that it first came by (`fleet/identity.py`). `address` is that of
-    the machine which the source has connected to, or which has connected to it.
+    the machine which the source has connected to, or which has connected to it. A snapshot of a
+    report `is_limited` already (`model/process_limit.py`).
     """
 
     source: str
@@ -31,6 +32,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     age_seconds: float = 0.0
     id_origin: IdOrigin = "report"
     address: str | None = None
+    is_limited: bool = False
 
 
 # A node is silent after three missed intervals, so this makes 15 minutes.

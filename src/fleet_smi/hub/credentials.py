@@ -42,12 +42,12 @@ class Identity(Struct, frozen=True, kw_only=True, gc=False):
     auth_method: Literal["token", "session", "proxy", "open"] = "token"
     node_id: str | None = None
     token_id: str | None = None
+    expires_at: float | None = None
 
 
 class _Entry(Struct, frozen=True, gc=False):
     digest: bytes
     identity: Identity
-    expires_at: float | None
 
 
 class CredentialCache:
@@ -61,6 +61,8 @@ class CredentialCache:
         max_nodes: int = MAX_NODES,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self.version = 0
+        """Counts the changes of tokens and users: who was identified before may be unknown now."""
         self.consecutive_failures = 0
         """Failed reads of the database in a row."""
         self.last_error: str | None = None
@@ -108,11 +110,16 @@ class CredentialCache:
         entry = self._entries.get(digest)
         if entry is None or not compare_digest(entry.digest, digest):
             return None
-        if entry.expires_at is not None and self._clock() >= entry.expires_at:
+        identity = entry.identity
+        if identity.expires_at is not None and self._clock() >= identity.expires_at:
             return None
-        if entry.identity.token_id is not None:
-            self._used.add(entry.identity.token_id)
-        return entry.identity
+        self.record_use(identity)
+        return identity
+
+    def record_use(self, identity: Identity) -> None:
+        """Note that the token of an identity was used now."""
+        if identity.token_id is not None:
+            self._used.add(identity.token_id)
 
     def identify_session(self, cookie: str) -> Identity | None:
         """The identity of a session cookie; `None` if it is forged, expired or revoked."""
@@ -161,9 +168,10 @@ class CredentialCache:
             identity = Identity(role="node", name=name, node_id=node_id, token_id=issued.id)
             digest = credential_digest(issued.secret)
             # Not at the next refresh: the node sends its first report right after this response.
-            self._entries[digest] = _Entry(digest, identity, None)
+            self._entries[digest] = _Entry(digest, identity)
             self._never_used.add(issued.id)
             self._node_digests = {**self._node_digests, node_id: digest}
+            self.version += 1
         return issued
 
     def issue_token(
@@ -229,6 +237,7 @@ class CredentialCache:
                 self._cache_tokens(self.tokens.active_by_digest(connection))
                 self._revoked = self.tokens.revoked_nodes_by_digest(connection)
                 self._revision = revision
+                self.version += 1  # the last: who reads it first finds the new ones
 
     def _cache_tokens(self, tokens: Mapping[bytes, Token]) -> None:
         self._never_used = {token.id for token in tokens.values() if token.used_at is None}
@@ -257,10 +266,11 @@ def _entry(digest: bytes, token: Token) -> _Entry | None:
         name=token.note or token.id,
         node_id=token.node_id,
         token_id=token.id,
+        expires_at=token.expires_at,
     )
-    return _Entry(digest, identity, token.expires_at)
+    return _Entry(digest, identity)
 
 
 def _local_entry(token: str) -> dict[bytes, _Entry]:
     digest = credential_digest(token)
-    return {digest: _Entry(digest, Identity(role="admin", name="this machine"), None)}
+    return {digest: _Entry(digest, Identity(role="admin", name="this machine"))}

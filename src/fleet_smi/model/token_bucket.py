@@ -38,6 +38,15 @@ class TokenBucket:
         if len(self._full_at) > self._max_keys:
             self._full_at.popitem(last=False)
 
+    def overdraw(self, key: str, tokens: float, now: float) -> float:
+        """Take that many tokens and return 0 unless the bucket is empty; else the time to wait."""
+        full_at = self._full_at.get(key, now)
+        wait_seconds = full_at - now - self._burst * self._refill_seconds
+        if wait_seconds > 0:
+            return wait_seconds
+        self.spend(key, tokens, now)
+        return 0.0
+
     def refund(self, key: str) -> None:
         """Give back the token that was taken last."""
         if key in self._full_at:

@@ -92,11 +92,13 @@ class ConnectionTable:
     def set_idle(self, connection: Evictable) -> None:
         """Note that a response is complete, which makes it the one used last."""
         key = self._keys.get(connection)
-        if key is not None:
+        if connection in self._idle and key is not None:
+            self._idle.move_to_end(connection)
+            self._idle_by_key[key].move_to_end(connection)
+        elif key is not None:
             of_key = self._idle_by_key.setdefault(key, OrderedDict())
             for idle in (self._idle, of_key):
                 idle[connection] = None
-                idle.move_to_end(connection)
 
 
 class ConnectionLimitProtocol(TimeoutProtocol):

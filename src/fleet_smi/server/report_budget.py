@@ -44,10 +44,8 @@ class ReportBudget:
         # chosen to trust them.
         if identity.token_id is None:
             return None
-        now = self._clock()
-        wait_seconds = self._buckets.seconds_until(identity.token_id, 0.0, now)
+        wait_seconds = self._buckets.overdraw(identity.token_id, work_seconds, self._clock())
         if not wait_seconds:
-            self._buckets.spend(identity.token_id, work_seconds, now)
             return None
         return HttpError(
             429,

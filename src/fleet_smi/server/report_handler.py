@@ -25,6 +25,7 @@ from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
 from fleet_smi.server.refusal_limit import CLOSE, RefusalLimiter
 from fleet_smi.server.report_budget import ReportBudget
 from fleet_smi.server.services import Services
+from fleet_smi.server.work_clock import WorkClock
 from fleet_smi.wire.report import (
     MAX_INLINE_BYTES,
     MAX_REPORT_BYTES,
@@ -77,6 +78,8 @@ class ReportSender(NamedTuple):
     address: str = ""
     charged_bytes: int = 0
     """The size that was announced, for which the budget is charged already."""
+    credentials_version: int | None = None
+    """The credentials that it was identified by; `None` if it has to be every time."""
 
 
 class ReportResponse(NamedTuple):
@@ -88,12 +91,17 @@ class ReportResponse(NamedTuple):
     @property
     def headers(self) -> Headers:
         """The headers that belong to the body."""
-        return [
-            (b"content-type", _JSON),
-            (b"content-length", b"%d" % len(self.body)),
-            # The other security headers concern pages; this response is never shown as one.
-            (b"x-content-type-options", b"nosniff"),
-        ]
+        return receipt_headers(b"%d" % len(self.body))
+
+
+def receipt_headers(content_length: bytes) -> Headers:
+    """The headers of a receipt."""
+    return [
+        (b"content-type", _JSON),
+        (b"content-length", content_length),
+        # The other security headers concern pages; this response is never shown as one.
+        (b"x-content-type-options", b"nosniff"),
+    ]
 
 
 def _catch_bugs(step: Callable[_Args, _Result]) -> Callable[_Args, _Result | HttpError]:
@@ -124,6 +132,7 @@ class ReportHandler:
         self._hosts = hosts
         self.body_memory = BodyMemory()
         self._budget = ReportBudget(services.node_budget_seconds, time.monotonic)
+        self._work_clock = WorkClock()
         # One thread: two would only compete for the interpreter.
         self._decoder = ThreadPoolExecutor(1, "decoder")
         self.backpressure = services.backpressure
@@ -191,6 +200,7 @@ class ReportHandler:
     @_catch_bugs
     def admit(self, method: str, headers: Headers, peer: str) -> ReportSender | HttpError:
         """Authorize by the headers alone, before any of the body is read."""
+        version = self._credentials.version  # before they are read: they may change meanwhile
         refusal = self._hosts.check(headers)
         if refusal is not None:
             return refusal
@@ -212,14 +222,25 @@ class ReportHandler:
         if refusal is not None:
             return refusal
         address = self._access.client_address(headers, peer)
-        return ReportSender(identity, media_type == _JSON, address, size)
+        is_lasting = identity.auth_method in ("token", "open") and identity.expires_at is None
+        return ReportSender(
+            identity, media_type == _JSON, address, size, version if is_lasting else None
+        )
+
+    @_catch_bugs
+    def readmit(self, sender: ReportSender, size: int) -> ReportSender | HttpError | None:
+        """Authorize a further report with the same headers; `None` if `admit` has to."""
+        if sender.credentials_version != self._credentials.version:
+            return None
+        self._credentials.record_use(sender.identity)
+        return self._budget.admit(sender.identity, size) or sender
 
     @_catch_bugs
     def handle(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
         """Decode a report, deliver it to the fleet, and return its receipt or the error."""
         if not self._push.is_running:
             return _STARTING
-        started = time.thread_time()
+        started = self._work_clock.start()
         try:
             report = self._checked(_decode(body, sender), sender)
             if isinstance(report, HttpError):
@@ -227,7 +248,8 @@ class ReportHandler:
             self._push.receive(report, sender.address)
             return self._receipt(report)
         finally:
-            self._budget.settle(sender.identity, len(body), time.thread_time() - started)
+            work_seconds = self._work_clock.seconds_since(started)
+            self._budget.settle(sender.identity, len(body), work_seconds)
 
     async def handle_later(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
         """Handle a report like `handle`, but one that is large without blocking the event loop."""
@@ -269,7 +291,19 @@ class ReportHandler:
             return self._undecodable(decoded, sender.identity)
         # Only now is it known which node the report claims to be from; the decoder has checked
         # that all its snapshots are of one node.
-        identity, report, snapshot = sender.identity, decoded, decoded.snapshots[-1]
+        identity, snapshot = sender.identity, decoded.snapshots[-1]
+        is_own = identity.role == "node" and identity.node_id == snapshot.node_id
+        report = decoded if is_own else self._as_own(decoded, sender)
+        if isinstance(report, HttpError):
+            return report
+        if report.hub not in (None, self._hub.receipt_id):
+            return _OUT_OF_ORDER
+        is_backlog = report.age_seconds(report.snapshots[0]) > _BACKLOG_SECONDS
+        return _BEHIND if is_backlog and not self._hub.accepts_backlog else report
+
+    def _as_own(self, report: Report, sender: ReportSender) -> Report | HttpError:
+        """Return a report that has another id than its sender, or the error if it may not."""
+        identity, snapshot = sender.identity, report.snapshots[-1]
         if identity.node_id is not None and is_clone_id(identity.node_id, snapshot.node_id):
             # It has the machine-id of another node, and a credential of its own.
             self._hub.fleet.identities.add_clone(identity.node_id, snapshot.node_id)
@@ -285,11 +319,7 @@ class ReportHandler:
                     name=snapshot.name,
                 )
             )
-            return refusal
-        if report.hub not in (None, self._hub.receipt_id):
-            return _OUT_OF_ORDER
-        is_backlog = report.age_seconds(report.snapshots[0]) > _BACKLOG_SECONDS
-        return _BEHIND if is_backlog and not self._hub.accepts_backlog else report
+        return refusal or report
 
     def _receipt(self, report: Report) -> ReportResponse | HttpError:
         snapshot, faults = report.snapshots[-1], self._hub.fleet.faults

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from fleet_smi.server.head_limit import HeadLimitProtocol
-from fleet_smi.server.http_error import HttpError
+from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.refusal_limit import CLOSE
+from fleet_smi.server.repeated_head import RepeatedHead
 from fleet_smi.server.report_handler import (
     NO_MEMORY,
     ReportHandler,
     ReportResponse,
     ReportSender,
+    receipt_headers,
 )
 from fleet_smi.wire.report import MAX_INLINE_BYTES
 
@@ -34,6 +36,13 @@ class _HeldAnswer(NamedTuple):
     address: str
 
 
+class _Repeated(NamedTuple):
+    """The head of the last report and its sender, who will most likely send it again."""
+
+    head: RepeatedHead
+    sender: ReportSender
+
+
 class ReportProtocol(HeadLimitProtocol):
     """HTTP with a fast path to the `report_handler` of the application, if it has one."""
 
@@ -46,6 +55,8 @@ class ReportProtocol(HeadLimitProtocol):
         self._handling: asyncio.Task[ReportResponse | HttpError] | None = None
         self._held: _HeldAnswer | None = None
         self._reserved_bytes = 0
+        self._is_between_requests = True
+        self._repeated: _Repeated | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget an answer that is held."""
@@ -71,7 +82,7 @@ class ReportProtocol(HeadLimitProtocol):
             or not data.startswith(_REQUEST_START)
             or backpressure.has_capacity()
         ):
-            super().data_received(data)
+            self._receive(data)
         else:
             # Reading continues: most reports come in one piece, and to pause and resume would
             # cost two system calls for each.
@@ -84,13 +95,47 @@ class ReportProtocol(HeadLimitProtocol):
             return
         if len(deferred) > 1:  # only then reading was paused
             self.transport.resume_reading()
-        # Not through this class: what has waited must not be deferred again.
+        # Not through `data_received`: what has waited must not be deferred again.
         for data in deferred:
-            super().data_received(data)
+            self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        is_start = self._is_between_requests
+        if is_start and self._answer_repeated(data):
+            return
+        super().data_received(data)
+        # Not what ends here and began before: the bytes of a body can look like a request.
+        if is_start and self._is_between_requests and isinstance(self._sender, ReportSender):
+            self._remember(data, self._sender)
+
+    def _remember(self, data: bytes, sender: ReportSender) -> None:
+        """Remember the head of a report that was all of the received bytes."""
+        if sender.credentials_version is not None:
+            head = RepeatedHead.of(data, sender.charged_bytes)
+            self._repeated = None if head is None else _Repeated(head, sender)
+
+    def _answer_repeated(self, data: bytes) -> bool:
+        """Answer a report without parsing its head, if that is the same as the one before."""
+        if self._repeated is None or self._reports is None or self.flow.write_paused:
+            return False
+        body = self._repeated.head.body_of(data)
+        if body is None or len(body) > MAX_INLINE_BYTES:
+            return False
+        sender = self._reports.readmit(self._repeated.sender, len(body))
+        if sender is None:
+            return False
+        if isinstance(sender, HttpError):
+            self._respond(sender)
+        else:
+            self._respond(self._reports.handle(body, sender))
+        if self._held is None:
+            self.start_idle_timeout()
+        return True
 
     def on_message_begin(self) -> None:
         """Start a request; the ASGI scope is built later, and only if the app is called."""
         self.count_request()
+        self._is_between_requests, self._repeated = False, None
         if self._held is not None:
             return
         self.url, self.headers, self.expect_100_continue = b"", [], False
@@ -146,6 +191,7 @@ class ReportProtocol(HeadLimitProtocol):
             self._respond(self._reports.handle(body, self._sender))
             self._release_body()
         if self._held is None:
+            self._is_between_requests = True
             self.start_idle_timeout()
 
     @property
@@ -233,6 +279,16 @@ class ReportProtocol(HeadLimitProtocol):
         return self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
 
 
+def _encode_head(status: int, headers: Headers) -> bytes:
+    lines = [b"%b: %b\r\n" % header for header in headers]
+    return b"%b%b\r\n" % (STATUS_LINE[status], b"".join(lines))
+
+
+# Encoded once: all receipts have the same head, but for the length.
+_RECEIPT = _encode_head(200, receipt_headers(b"%d")) + b"%b"
+
+
 def _encode_response(response: ReportResponse | HttpError, *more: tuple[bytes, bytes]) -> bytes:
-    head = b"".join([b"%b: %b\r\n" % header for header in (*response.headers, *more)])
-    return b"%b%b\r\n%b" % (STATUS_LINE[response.status], head, response.body)
+    if isinstance(response, ReportResponse) and not more:
+        return _RECEIPT % (len(response.body), response.body)
+    return _encode_head(response.status, [*response.headers, *more]) + response.body

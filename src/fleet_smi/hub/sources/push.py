@@ -47,6 +47,7 @@ class PushSource:
                     age_seconds=report.age_seconds(snapshot),
                     id_origin="credential",
                     address=remote,
+                    is_limited=True,
                 )
             )
 
