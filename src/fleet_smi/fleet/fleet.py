@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 
 from fleet_smi.fleet.delivery import IdOrigin
+from fleet_smi.fleet.device_standings import StateTransition
 from fleet_smi.fleet.fleet_change import FleetChange, late_change
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, NewHome, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_limit import MAX_NODES
-from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, StateTransition, restore_node
+from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, restore_node
 from fleet_smi.fleet.node_views import NodeViews
 from fleet_smi.fleet.routes import Routes
 from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name
@@ -121,7 +122,7 @@ class FleetState:
             is_first=first,
             transitions=transitions,
             standings=node.standings,
-            occupancy_changed=node.occupancy_changed,
+            occupancy_changed=node.standings.occupancy_changed,
         )
 
     def add_target(self, via: Via) -> None:

@@ -6,19 +6,15 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.fleet.device_standings import DeviceStandings, StateTransition
 from fleet_smi.fleet.inventory import Inventory, gpus_with_missing
 from fleet_smi.fleet.via import Via, find_ssh_host
-from fleet_smi.model.fleet import NodeView, State, Verdict
+from fleet_smi.model.fleet import NodeView, Verdict
 from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.sequences import SequenceTracker
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.uuids import snapshot_uuids
-from fleet_smi.model.verdict.hysteresis import (
-    SampleTiming,
-    Standing,
-    apply_sample,
-    shift_standing,
-)
+from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing
 from fleet_smi.model.verdict.judge import apply_silence, silence_timeout
 from fleet_smi.model.verdict.process_group import EMPTY_GROUP
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -30,14 +26,6 @@ _CLOCK_AHEAD_SECONDS = 60.0
 _SKEW_WARNING_SECONDS = 60.0
 # These transports fetch only the latest report: gaps in the numbers are no loss there.
 _LATEST_ONLY = ("pull", "files")
-
-
-class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
-    """A change of state of a GPU or instance; `before` is `None` for a new one."""
-
-    uuid: str
-    before: State | None
-    after: Verdict
 
 
 class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,9 +56,7 @@ class NodeState:
 
     `at` is when that snapshot was taken, by the hub's clock, and `wake_at` when the node
     becomes silent without a further report. `address` is where its reports come from, if that is
-    known, whatever it says itself. `occupancy_changed` are the UUIDs of the GPUs and
-    instances whose processes, or their memory, differ from the snapshot before, or whose use has
-    ended or come back since.
+    known, whatever it says itself.
     """
 
     __slots__ = (
@@ -82,7 +68,6 @@ class NodeState:
         "gpus",
         "inventory",
         "node_id",
-        "occupancy_changed",
         "reported_uuids",
         "saved_name",
         "sequences",
@@ -110,8 +95,7 @@ class NodeState:
         self.failures: dict[Via, str] = {}
         self.reported_uuids: list[str] = []
         self.gpus: tuple[Gpu, ...] = ()
-        self.standings: dict[str, Standing] = {}
-        self.occupancy_changed: tuple[str, ...] = ()
+        self.standings = DeviceStandings()
         self.inventory = Inventory()
         self.update_sort_key()
 
@@ -185,20 +169,7 @@ class NodeState:
     def _judge(self, snapshot: Snapshot, thresholds: Thresholds) -> tuple[StateTransition, ...]:
         """Judge every GPU and instance of the latest snapshot by its window."""
         timing = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
-        previous, standings = self.standings, dict[str, Standing]()
-        for gpu in self.gpus:
-            # Instances first: the verdict on a GPU in MIG mode is made from theirs.
-            verdicts: tuple[Verdict, ...] = ()
-            for instance in gpu.instances:
-                before = previous.get(instance.uuid)
-                after = apply_sample(before, instance, gpu, timing, thresholds)
-                standings[instance.uuid] = after
-                verdicts += (after.verdict,)
-            before = previous.get(gpu.uuid)
-            standings[gpu.uuid] = apply_sample(before, gpu, gpu, timing, thresholds, verdicts)
-        self.standings = standings
-        transitions, self.occupancy_changed = _changes(previous, standings)
-        return transitions
+        return self.standings.judge(self.gpus, timing, thresholds)
 
     def shift_times(self, seconds: float, thresholds: Thresholds) -> None:
         """Move all times, because the hub's clock was set."""
@@ -209,9 +180,7 @@ class NodeState:
             run_id, sequence, recorded_at = self.unrecorded_since
             self.unrecorded_since = run_id, sequence, recorded_at + seconds
         self.inventory.shift_times(seconds)
-        self.standings = {
-            uuid: shift_standing(standing, seconds) for uuid, standing in self.standings.items()
-        }
+        self.standings.shift_times(seconds)
 
     def is_new(self, snapshot: Snapshot, *, is_recorded: bool) -> bool:
         """Add the number of a snapshot, if it is recorded; return whether it was not there."""
@@ -314,34 +283,13 @@ class NodeState:
         )
 
 
-def _changes(
-    before: dict[str, Standing], after: dict[str, Standing]
-) -> tuple[tuple[StateTransition, ...], tuple[str, ...]]:
-    """Return the transitions, and the UUIDs whose occupancy changed, removed ones included."""
-    transitions, occupancy_changed = [], []
-    for uuid, standing in after.items():
-        previous, verdict = before.get(uuid), standing.verdict
-        # An unchanged summary is reused, so identity is enough and costs next to nothing.
-        if (
-            previous is None
-            or previous.group is not standing.group
-            or previous.ended is not standing.ended
-        ):
-            occupancy_changed.append(uuid)
-        state = None if previous is None else previous.verdict.state
-        if state != verdict.state:
-            transitions.append(StateTransition(uuid=uuid, before=state, after=verdict))
-    occupancy_changed += before.keys() - after.keys()
-    return tuple(transitions), tuple(occupancy_changed)
-
-
 def restore_node(checkpoint: NodeCheckpoint, thresholds: Thresholds) -> NodeState:
     """Rebuild the state of a node from its checkpoint."""
     node = NodeState(checkpoint.node_id, checkpoint.via)
     node.snapshot, node.at = checkpoint.snapshot, checkpoint.at
     node.given_name, node.given_labels = checkpoint.given_name, checkpoint.given_labels
     node.sequences, node.vias = checkpoint.sequences, set(checkpoint.ways)
-    node.standings = checkpoint.standings
+    node.standings = DeviceStandings(checkpoint.standings)
     node.inventory = checkpoint.inventory
     node.reported_uuids = snapshot_uuids(checkpoint.snapshot)
     node.gpus = gpus_with_missing(checkpoint.snapshot, checkpoint.inventory)

@@ -85,11 +85,11 @@ def apply_sample(
     inputs = VerdictInput(subject, gpu, window, at, thresholds, group, instance_verdicts)
     verdict = decide(inputs, previous)
     if verdict.state == "broken" and group.pids is None and standing is not None:
-        verdict = _with_last_known(verdict, standing)
+        verdict = with_last_known(verdict, standing)
     return apply_hysteresis(standing, window, verdict, group, thresholds)
 
 
-def _with_last_known(verdict: Verdict, standing: Standing) -> Verdict:
+def with_last_known(verdict: Verdict, standing: Standing) -> Verdict:
     """Add who was on a GPU whose processes can no longer be read: a reset needs their consent."""
     before = standing.verdict
     was = before.was if before.state == "broken" else None

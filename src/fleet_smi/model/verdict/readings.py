@@ -13,7 +13,7 @@ MemoryLevel = Literal["low", "high", "unknown"]
 
 _MAX_BYTES = RANGES["memory_used_bytes"][1]
 # A float, as the figures are: two floats are compared faster than a float and an integer.
-_MAX_WATTS = float(RANGES["power_watts"][1])
+MAX_WATTS = float(RANGES["power_watts"][1])
 _MAX_ERRORS = RANGES["ecc_uncorrected"][1]
 # Memory that was over its ceiling counts as high until it is under this fraction of it.
 _MEMORY_RELEASE = 0.8
@@ -42,7 +42,7 @@ def utilisation(gpu: Gpu | Instance, thresholds: Thresholds, desktop: bool = Fal
         busy = None
     if isinstance(gpu, Gpu) and (gpu.encoder_percent or gpu.decoder_percent):
         only_encoder = desktop and busy is not None
-        video = valid_percent(gpu.encoder_percent) or 0.0 if only_encoder else video_percent(gpu)
+        video = video_load(gpu.encoder_percent, None if only_encoder else gpu.decoder_percent)
     if busy is None:
         # Idle video engines say nothing about the cores.
         return video if video >= thresholds.idle_percent else None
@@ -52,10 +52,15 @@ def utilisation(gpu: Gpu | Instance, thresholds: Thresholds, desktop: bool = Fal
 def video_percent(gpu: Gpu | Instance) -> float:
     """Return the utilisation of the video engines in percent; 0 where it is not measured."""
     if isinstance(gpu, Gpu):
-        return max(
-            valid_percent(gpu.encoder_percent) or 0.0, valid_percent(gpu.decoder_percent) or 0.0
-        )
+        return video_load(gpu.encoder_percent, gpu.decoder_percent)
     return 0.0
+
+
+def video_load(encoder_percent: float | None, decoder_percent: float | None) -> float:
+    """Return the utilisation of the busier video engine in percent; 0 where it is not measured."""
+    if not (encoder_percent or decoder_percent):
+        return 0.0
+    return max(valid_percent(encoder_percent) or 0.0, valid_percent(decoder_percent) or 0.0)
 
 
 def total_memory(gpu: Gpu | Instance) -> int | None:
@@ -124,6 +129,25 @@ def memory_level(
     return "high" if is_over(used, ceiling, was_high, _MEMORY_RELEASE) else "low"
 
 
+def memory_band(
+    gpu: Gpu, thresholds: Thresholds, is_high: bool, desktop_bytes: int | None
+) -> tuple[float, float]:
+    """Return a range of the memory in use within which its `memory_level` stays the same.
+
+    It ends a byte or two early: sums of floats are not exact.
+    """
+    total = total_memory(gpu)
+    ceiling, maximum = thresholds.memory_ceiling(total), total or _MAX_BYTES
+    if is_high:
+        lowest = _MEMORY_RELEASE * ceiling
+        # Beyond this the memory of a desktop has the same ceiling as any other.
+        beyond_desktop = 0.0 if desktop_bytes is None else desktop_bytes + ceiling
+        return max(lowest, beyond_desktop) + 1.0, maximum
+    if desktop_bytes is not None:
+        ceiling = min(desktop_bytes + ceiling, thresholds.display_ceiling(total))
+    return 0.0, min(ceiling - 2.0, maximum)
+
+
 def _held_by_processes(gpu: Gpu | Instance) -> int | None:
     # The memory figures of a shared device are those of the host and say nothing about the GPU.
     if gpu.processes is None:
@@ -136,7 +160,7 @@ def power_share(gpu: Gpu) -> float | None:
     watts, limit = gpu.power_watts, gpu.power_limit_watts
     if watts is None or limit is None:
         return None
-    if not (0.0 <= watts <= _MAX_WATTS and 0.0 < limit <= _MAX_WATTS):
+    if not (0.0 <= watts <= MAX_WATTS and 0.0 < limit <= MAX_WATTS):
         return None
     return watts / limit
 

@@ -52,41 +52,56 @@ def check_thresholds(
         desktop_bytes=group.memory_bytes if group.desktop else None,
     )
     memory = previous.memory if level == "unknown" else level == "high"
-    load = power = low_power = False
-    if power_share is not None:
-        idle_share = thresholds.idle_power_fraction
-        low_power = power_share < idle_share
-        # The power of a whole card says nothing about one of its instances.
-        power = gpu is card and is_over(power_share, idle_share, previous.power, _POWER_RELEASE)
-    # Where no sample comes near the lowest threshold, the median cannot.
-    if recent and max(recent) >= _LOAD_RELEASE * thresholds.idle_percent:
-        doubtful = level != "high" and low_power
-        load = _is_loaded(previous, gpu, group, recent, thresholds, doubtful=doubtful)
+    load = is_load_over(
+        previous.load,
+        recent,
+        thresholds,
+        is_doubtful=level != "high" and group.unoccupied and is_power_low(power_share, thresholds),
+        video_percent=video_percent(gpu),
+        is_load_known=valid_percent(gpu.busy_percent) is not None,
+    )
+    # The power of a whole card says nothing about one of its instances.
+    power = gpu is card and is_power_over(power_share, previous.power, thresholds)
     over = memory, load, power
     return level, previous if over == previous else OverThreshold(*over)
 
 
-def _is_loaded(
-    previous: OverThreshold,
-    gpu: Gpu | Instance,
-    group: ProcessGroup,
+def is_power_low(power_share: float | None, thresholds: Thresholds) -> bool:
+    """Return whether it is known to draw idle power."""
+    return power_share is not None and power_share < thresholds.idle_power_fraction
+
+
+def is_power_over(power_share: float | None, was_over: bool, thresholds: Thresholds) -> bool:
+    """Return whether it draws more than idle power."""
+    if power_share is None:
+        return False
+    return is_over(power_share, thresholds.idle_power_fraction, was_over, _POWER_RELEASE)
+
+
+def is_load_over(
+    was_over: bool,
     recent: tuple[float, ...],
     thresholds: Thresholds,
     *,
-    doubtful: bool,
+    is_doubtful: bool,
+    video_percent: float,
+    is_load_known: bool,
 ) -> bool:
     """Return whether the median utilisation is more than a display causes.
 
-    A few samples on an empty GPU are `doubtful` at idle power: a first read is known to show
-    100 % where nothing runs.
+    A few samples on an empty GPU are doubtful at idle power: a first read is known to show 100 %
+    where nothing runs.
     """
-    video = video_percent(gpu) >= thresholds.idle_percent
-    if doubtful and len(recent) < _TRUSTED_SAMPLES and group.unoccupied and not video:
+    # Where no sample comes near the lowest threshold, the median cannot.
+    if not recent or max(recent) < _LOAD_RELEASE * thresholds.idle_percent:
+        return False
+    has_video = video_percent >= thresholds.idle_percent
+    if is_doubtful and len(recent) < _TRUSTED_SAMPLES and not has_video:
         return False
     # Where the utilisation of the cores is unknown, busy video engines are all the evidence.
-    only_video = video and valid_percent(gpu.busy_percent) is None
+    only_video = has_video and not is_load_known
     threshold = thresholds.idle_percent if only_video else thresholds.display_percent
-    return is_over(median_load(recent) or 0.0, threshold, previous.load, _LOAD_RELEASE)
+    return is_over(median_load(recent) or 0.0, threshold, was_over, _LOAD_RELEASE)
 
 
 def median_load(loads: tuple[float, ...]) -> float | None:

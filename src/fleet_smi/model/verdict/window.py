@@ -27,15 +27,15 @@ from fleet_smi.model.verdict.unattributed_load import (
 )
 
 RECENT_SAMPLES = 6
-_FULL_PERCENT = 99.5  # what is shown as 100 %
+FULL_PERCENT = 99.5  # what is shown as 100 %
 _GAP_INTERVALS = 3
 _CLOCK_TOLERANCE_SECONDS = 5.0
 # The mean utilisation follows the samples over about this share of the idle window.
 _MEAN_WINDOWS = 0.75
 # Heavy work counts as this much in the mean, in multiples of idle, so that it is soon forgotten.
-_MEAN_CEILING = 2.0
+MEAN_CEILING = 2.0
 # A mean that was under the threshold counts as under it until it is well over.
-_MEAN_RELEASE = 1.25
+MEAN_RELEASE = 1.25
 
 HardwareState = tuple[FaultKind | None, bool, str | None, bool | None, int]
 """What changes a verdict immediately: fault, asleep, compute mode, MIG mode, instances."""
@@ -114,6 +114,17 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
         return self.last_at - (start if self.joined_at is None else max(start, self.joined_at))
 
 
+def max_gap_seconds(interval_seconds: float | None, thresholds: Thresholds) -> float:
+    """Return the longest gap between two samples that does not restart the window."""
+    intervals = 0.0 if interval_seconds is None else interval_seconds * _GAP_INTERVALS
+    return intervals if intervals > thresholds.hole_seconds else thresholds.hole_seconds
+
+
+def mean_weight(elapsed: float, thresholds: Thresholds) -> float:
+    """Return the weight in the mean utilisation of a sample after `elapsed` seconds."""
+    return elapsed / (elapsed + _MEAN_WINDOWS * thresholds.idle_window_seconds)
+
+
 def add_sample(
     window: Window | None,
     gpu: Gpu | Instance,
@@ -132,9 +143,7 @@ def add_sample(
     if card is None:
         raise TypeError("an instance needs the GPU that it is part of as its parent")
     group = group or summarize_processes(gpu.processes)
-    pids, max_gap = group.pids, thresholds.hole_seconds
-    if interval_seconds is not None and interval_seconds * _GAP_INTERVALS > max_gap:
-        max_gap = interval_seconds * _GAP_INTERVALS
+    pids, max_gap = group.pids, max_gap_seconds(interval_seconds, thresholds)
     has_left = False
     if window is None:
         pids_changed, joined_at = False, _joined_at(None, gpu.processes, at, skew)
@@ -271,18 +280,16 @@ def _measured(
     """Return the runs with one more reading, the mean utilisation, and the peak of an idle run."""
     # In one function, as it runs for every GPU of every report.
     idle_percent, mean, idle_from = thresholds.idle_percent, before.mean, before.idle_from
-    ceiling = _MEAN_CEILING * idle_percent
+    ceiling = MEAN_CEILING * idle_percent
     capped = load if load < ceiling else ceiling
     if mean is None:
         mean = capped
     elif mean != capped:
-        elapsed = at - before.last_at
-        weight = elapsed / (elapsed + _MEAN_WINDOWS * thresholds.idle_window_seconds)
-        mean += (capped - mean) * weight
+        mean += (capped - mean) * mean_weight(at - before.last_at, thresholds)
     is_idle = load < idle_percent
     if not is_idle and load < thresholds.noise_percent:
         # A short spike in an idle mean.
-        release = 1.0 if idle_from is None else _MEAN_RELEASE
+        release = 1.0 if idle_from is None else MEAN_RELEASE
         is_idle = mean < release * idle_percent
     if is_idle:
         if idle_from is None:
@@ -290,7 +297,7 @@ def _measured(
         peak = load if load > before.peak else before.peak
         return (load, at, idle_from, before.worked_at, None), mean, peak
     full_from = None
-    if load >= _FULL_PERCENT:
+    if load >= FULL_PERCENT:
         full_from = at if before.full_from is None else before.full_from
     return (load, at, None, at, full_from), mean, 0.0
 

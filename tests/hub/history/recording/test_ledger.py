@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
@@ -29,7 +30,7 @@ def apply_all(reports: list[ScriptedReport], watched: RecordedFleet) -> list[Fle
         at += one.delay_seconds
         change = watched.take(to_snapshot(one, number), at)
         assert change is not None
-        changes.append(change)
+        changes.append(replace(change, standings=dict(change.standings)))
         watched.history.tick(at)
     watched.history.tick(at + 100)
     return changes

@@ -22,7 +22,7 @@ def judged(reports: list[ScriptedReport]) -> list[FleetChange]:
         at += one.delay_seconds
         change = fleet.apply(to_snapshot(one, number), at)
         assert change is not None
-        changes.append(change)
+        changes.append(replace(change, standings=dict(change.standings)))
     return changes
 
 

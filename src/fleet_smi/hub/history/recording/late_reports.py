@@ -85,7 +85,7 @@ class LateReports:
             at=at,
             transitions=transitions,
             standings=self._node.standings,
-            occupancy_changed=self._node.occupancy_changed,
+            occupancy_changed=self._node.standings.occupancy_changed,
             reported_uuids=self._reported,
         )
         if not self._late_recorder.try_buffer(judged):

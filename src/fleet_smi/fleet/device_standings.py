@@ -1,0 +1,158 @@
+"""The standings of all GPUs and MIG instances of one node, and what a report changes in them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+
+from msgspec import Struct
+
+from fleet_smi.model.fleet import State, Verdict
+from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing, apply_sample, shift_standing
+from fleet_smi.model.verdict.live_standing import (
+    NO_SAMPLE,
+    LatestSample,
+    LiveStanding,
+    SampleStep,
+)
+from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from fleet_smi.model.verdict.window import max_gap_seconds, mean_weight
+
+
+class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
+    """A change of state of a GPU or instance; `before` is `None` for a new one."""
+
+    uuid: str
+    before: State | None
+    after: Verdict
+
+
+class DeviceStandings(Mapping[str, Standing]):
+    """The standing of each GPU and instance after the latest report, by UUID.
+
+    Each is made when it is read: this is no copy, and the next report changes it.
+    `occupancy_changed` are the UUIDs of those whose processes, or their memory, differ from the
+    report before, or whose use has ended or come back since, and of those that are gone.
+    """
+
+    __slots__ = ("_at", "_gpus", "_live", "_of_gpus", "_skew", "_thresholds", "occupancy_changed")
+
+    def __init__(self, standings: Mapping[str, Standing] | None = None) -> None:
+        self._live = {uuid: LiveStanding(each) for uuid, each in (standings or {}).items()}
+        # Those of whole GPUs, in the order of the latest sample.
+        self._of_gpus: list[LiveStanding] = []
+        self._gpus: Sequence[Gpu] = ()
+        self._at = -inf
+        self._skew = 0.0
+        self._thresholds = DEFAULT_THRESHOLDS
+        self.occupancy_changed: tuple[str, ...] = ()
+
+    def __getitem__(self, uuid: str) -> Standing:
+        live = self._live[uuid]
+        return (
+            live.standing(self._thresholds, self._latest(live))
+            if live.steady_samples
+            else live.judged
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._live)
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def judge(
+        self, gpus: Sequence[Gpu], timing: SampleTiming, thresholds: Thresholds
+    ) -> tuple[StateTransition, ...]:
+        """Judge a sample of all GPUs, each by its window, and return the transitions."""
+        step, others = self._step(timing, thresholds), gpus
+        if step is not None and len(gpus) == len(self._gpus):
+            others = [
+                gpu
+                for gpu, before, live in zip(gpus, self._gpus, self._of_gpus, strict=True)
+                if gpu.uuid != before.uuid
+                or not live.has_same_use(gpu, before)
+                or not live.add_steady(
+                    gpu.busy_percent,
+                    gpu.encoder_percent,
+                    gpu.decoder_percent,
+                    gpu.memory_used_bytes,
+                    gpu.power_watts,
+                    step,
+                    gpu.processes,
+                )
+            ]
+        transitions: tuple[StateTransition, ...] = ()
+        self.occupancy_changed = ()
+        if others or len(gpus) != len(self._gpus):
+            transitions = self._judge_in_full(gpus, others, timing, thresholds)
+        self._at, self._skew, self._gpus = timing.at, timing.skew, gpus
+        self._thresholds = thresholds
+        return transitions
+
+    def shift_times(self, seconds: float) -> None:
+        """Move all times, because the hub's clock was set."""
+        shifted = {uuid: shift_standing(standing, seconds) for uuid, standing in self.items()}
+        self._live = {uuid: LiveStanding(standing) for uuid, standing in shifted.items()}
+        self._of_gpus, self._gpus = [], ()
+        self._at += seconds
+        self._skew += seconds
+
+    def _step(self, timing: SampleTiming, thresholds: Thresholds) -> SampleStep | None:
+        """Return the step to a sample; `None` where windows restart."""
+        at, before_at = timing.at, self._at
+        elapsed = at - before_at
+        if not 0.0 <= elapsed <= max_gap_seconds(timing.interval_seconds, thresholds):
+            return None
+        weight = mean_weight(elapsed, thresholds) if elapsed else 0.0
+        return SampleStep(at, before_at, weight, thresholds)
+
+    def _latest(self, live: LiveStanding) -> LatestSample:
+        return LatestSample(self._gpus[self._of_gpus.index(live)], self._skew)
+
+    def _judge_in_full(
+        self,
+        gpus: Sequence[Gpu],
+        others: Sequence[Gpu],
+        timing: SampleTiming,
+        thresholds: Thresholds,
+    ) -> tuple[StateTransition, ...]:
+        """Judge the `others` of these GPUs, whose samples were not steady."""
+        before, after = self._live, dict[str, LiveStanding]()
+        judged: dict[str, Standing | None] = {}
+
+        def judge(device: Gpu | Instance, gpu: Gpu, verdicts: tuple[Verdict, ...] = ()) -> Verdict:
+            live = before.get(device.uuid)
+            if live is None:
+                judged[device.uuid] = None
+                standing = apply_sample(None, device, gpu, timing, thresholds, verdicts)
+                live = LiveStanding(standing)
+            else:
+                judged[device.uuid] = live.judged
+                latest = self._latest(live) if live.steady_samples else NO_SAMPLE
+                standing = live.judge(device, gpu, timing, thresholds, latest, verdicts)
+            after[device.uuid] = live
+            return standing.verdict
+
+        is_other = set(map(id, others))
+        for gpu in gpus:
+            if id(gpu) in is_other:
+                # Instances first: the verdict on a GPU in MIG mode is made from theirs.
+                judge(gpu, gpu, tuple([judge(instance, gpu) for instance in gpu.instances]))
+            else:
+                after[gpu.uuid] = before[gpu.uuid]
+        self._live, self._of_gpus = after, [after[gpu.uuid] for gpu in gpus]
+        transitions, occupancy_changed = [], []
+        for uuid, previous in judged.items():
+            standing = after[uuid].judged
+            # An unchanged summary is reused, so identity is enough and costs next to nothing.
+            if (
+                previous is None
+                or previous.group is not standing.group
+                or previous.ended is not standing.ended
+            ):
+                occupancy_changed.append(uuid)
+            state, verdict = None if previous is None else previous.verdict.state, standing.verdict
+            if state != verdict.state:
+                transitions.append(StateTransition(uuid=uuid, before=state, after=verdict))
+        self.occupancy_changed = (*occupancy_changed, *(before.keys() - after.keys()))
+        return tuple(transitions)

@@ -1,0 +1,352 @@
+"""Live standing of one device: updated by each sample, and put into words when somebody reads it.
+
+A sample is steady when no rule can give another state than for the one before: the same processes
+and hardware, readings in the same bands, and no time limit of a rule reached. Nearly all are. A
+steady sample only updates running figures, which is a small part of the cost of a judgement; its
+window, verdict, reason and notes are made when they are read. Any other sample is judged in full.
+The result is the same, sample by sample, as if each had been judged by `apply_sample`.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from fleet_smi.model.fleet import Verdict
+from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.verdict.flapping import NO_RETURNS, forget_returns
+from fleet_smi.model.verdict.hysteresis import (
+    SampleTiming,
+    Standing,
+    apply_sample,
+    with_last_known,
+)
+from fleet_smi.model.verdict.idle_users import track_idle_users
+from fleet_smi.model.verdict.judge import decide
+from fleet_smi.model.verdict.process_group import summarize_processes
+from fleet_smi.model.verdict.readings import MAX_WATTS, memory_band, video_load
+from fleet_smi.model.verdict.thresholds import Thresholds
+from fleet_smi.model.verdict.throttling import throttle_kind
+from fleet_smi.model.verdict.unattributed_load import is_load_over, is_power_low, is_power_over
+from fleet_smi.model.verdict.verdict_input import VerdictInput
+from fleet_smi.model.verdict.window import (
+    FULL_PERCENT,
+    MEAN_CEILING,
+    MEAN_RELEASE,
+    RECENT_SAMPLES,
+    Window,
+)
+
+# Before a time limit of a rule every sample is judged in full: sums of floats are not exact.
+_MARGIN_SECONDS = 1.0
+# One object for all GPUs that do nothing.
+_QUIET = (0.0,) * RECENT_SAMPLES
+
+
+class SampleStep(NamedTuple):
+    """The step from the sample before to this one, in all devices of a node.
+
+    `weight` is that of this sample in the mean utilisation.
+    """
+
+    at: float
+    before_at: float
+    weight: float
+    thresholds: Thresholds
+
+
+class LatestSample(NamedTuple):
+    """The latest sample of a GPU, `None` where it has none, and the skew of its node's clock."""
+
+    gpu: Gpu | None
+    skew: float
+
+
+NO_SAMPLE = LatestSample(None, 0.0)
+
+
+class LiveStanding:
+    """The standing of one GPU or instance after its latest sample.
+
+    `judged` is the standing after the last sample that was judged in full or read. The attributes
+    that are named as those of a `Window` are what steady samples have changed in it since.
+    """
+
+    __slots__ = (
+        "_limit_watts",
+        "_may_turn_idle",
+        "_memory_band",
+        "_steady_until",
+        "full_from",
+        "idle_from",
+        "idle_users",
+        "judged",
+        "last_at",
+        "load",
+        "low_power_from",
+        "mean",
+        "peak",
+        "recent",
+        "steady_samples",
+        "worked_at",
+    )
+
+    def __init__(self, standing: Standing) -> None:
+        self._limit_watts: float | None = None
+        self._memory_band: tuple[float, float] | None = None
+        self._may_turn_idle = False
+        self._set(standing)
+
+    def _set(self, standing: Standing) -> None:
+        """Continue from a standing; no sample is steady until one was judged in full."""
+        window = standing.window
+        self.judged = standing
+        self.last_at = window.last_at
+        self.steady_samples = 0
+        self._steady_until = -inf
+        self.load = window.load
+        self.idle_from = window.idle_from
+        self.worked_at = window.worked_at
+        self.full_from = window.full_from
+        self.low_power_from = window.low_power_from
+        self.recent = _QUIET if window.recent == _QUIET else window.recent
+        self.mean = window.mean
+        self.peak = window.peak
+        self.idle_users = window.idle_users
+
+    def has_same_use(self, gpu: Gpu, before: Gpu) -> bool:
+        """Return whether only the readings of a GPU may differ from the sample before.
+
+        Compared is all that a state depends on beside them.
+        """
+        group, throttled = self.judged.group, gpu.throttle_reasons
+        return (
+            summarize_processes(gpu.processes, group) is group
+            and (gpu.fault is before.fault or gpu.fault == before.fault)
+            and not gpu.instances
+            and gpu.mig_mode is before.mig_mode
+            and gpu.compute_mode == before.compute_mode
+            and gpu.asleep is before.asleep
+            and gpu.ecc_uncorrected == before.ecc_uncorrected
+            and gpu.ecc_contained is before.ecc_contained
+            and gpu.processes_hidden is before.processes_hidden
+            and gpu.memory_total_bytes == before.memory_total_bytes
+            and gpu.memory_shared is before.memory_shared
+            and gpu.power_limit_watts == before.power_limit_watts
+            and gpu.vendor == before.vendor
+            and (not throttled or throttle_kind(throttled) is None)
+        )
+
+    def add_steady(
+        self,
+        busy_percent: float | None,
+        encoder_percent: float | None,
+        decoder_percent: float | None,
+        memory_used_bytes: int | None,
+        power_watts: float | None,
+        step: SampleStep,
+        processes: Sequence[Process] | None = None,
+    ) -> bool:
+        """Add a sample of the same use; where it may not be steady, do nothing and return false.
+
+        The processes are needed only where several users share the GPU.
+        """
+        # In one function, as it runs for every GPU of every report. It does what `add_sample` does.
+        at, thresholds = step.at, step.thresholds
+        if at >= self._steady_until or step.before_at != self.last_at:
+            return False
+        mean, load, group, is_idle = self.mean, busy_percent, self.judged.group, False
+        if load is None or mean is None:
+            # Readings of the load that begin or end change how it is judged.
+            if load is not mean or encoder_percent or decoder_percent:
+                return False
+        else:
+            if not 0.0 <= load <= 100.0:
+                return False
+            if encoder_percent or decoder_percent:
+                video = video_load(encoder_percent, None if group.desktop else decoder_percent)
+                load = video if video > load else load
+            idle_percent, idle_from = thresholds.idle_percent, self.idle_from
+            capped = load if load < MEAN_CEILING * idle_percent else MEAN_CEILING * idle_percent
+            if mean != capped:
+                mean += (capped - mean) * step.weight
+            is_idle = load < idle_percent
+            if not is_idle and load < thresholds.noise_percent:
+                release = 1.0 if idle_from is None else MEAN_RELEASE
+                is_idle = mean < release * idle_percent
+            if is_idle is (idle_from is None) and not self._may_turn_idle:
+                return False
+        limit, share = self._limit_watts, None
+        if power_watts is not None and limit is not None and 0.0 <= power_watts <= MAX_WATTS:
+            share = power_watts / limit
+        if not group.computes:
+            if self._memory_band is not None and not _is_within(
+                memory_used_bytes, self._memory_band
+            ):
+                return False
+            video = video_load(encoder_percent, decoder_percent)
+            recent = self._next_recent(load, video, share, thresholds)
+            if recent is None:
+                return False
+            self.recent = recent
+        elif group.shared:
+            if processes is None:
+                return False
+            self.idle_users = track_idle_users(self.idle_users, processes, at, thresholds)
+        self.last_at, self.load = at, load
+        self.steady_samples += 1
+        if load is not None:
+            self.mean = mean
+            if is_idle:
+                if idle_from is None:
+                    self.idle_from, self.full_from, self.peak = at, None, 0.0
+                elif load > self.peak:
+                    self.peak = load
+            else:
+                self.worked_at = at
+                if idle_from is not None:
+                    self.idle_from, self.peak = None, 0.0
+                if load < FULL_PERCENT:
+                    self.full_from = None
+                elif self.full_from is None:
+                    self.full_from = at
+        if share is None or share >= thresholds.idle_power_fraction:
+            self.low_power_from = None
+        elif self.low_power_from is None:
+            self.low_power_from = at
+        return True
+
+    def judge(
+        self,
+        device: Gpu | Instance,
+        gpu: Gpu,
+        timing: SampleTiming,
+        thresholds: Thresholds,
+        before: LatestSample,
+        instance_verdicts: tuple[Verdict, ...] = (),
+    ) -> Standing:
+        """Judge a sample in full, and return the standing after it; `before` is the one before.
+
+        `device` is `gpu` itself, with the verdicts on its instances, or one of its instances.
+        """
+        previous = self.judged
+        if self.steady_samples:
+            previous = self._unworded(thresholds, before.skew)
+        after = apply_sample(previous, device, gpu, timing, thresholds, instance_verdicts)
+        # Where the verdict before remains, its words are needed as well.
+        if self.steady_samples and (after.verdict is previous.verdict or after.candidate):
+            previous = self.standing(thresholds, before)
+            after = apply_sample(previous, device, gpu, timing, thresholds, instance_verdicts)
+        self._set(after)
+        if isinstance(device, Gpu) and not device.instances and not device.mig_mode:
+            self._prepare_steady(device, thresholds)
+        return after
+
+    def standing(self, thresholds: Thresholds, latest: LatestSample) -> Standing:
+        """Return the standing after the `latest` sample."""
+        if self.steady_samples and latest.gpu is not None:
+            judged, gpu = self._unworded(thresholds, latest.skew), latest.gpu
+            inputs = VerdictInput(gpu, gpu, judged.window, self.last_at, thresholds, judged.group)
+            verdict = decide(inputs, judged.verdict)
+            if verdict.state == "broken" and judged.group.pids is None:
+                verdict = with_last_known(verdict, judged)
+            self.judged, self.steady_samples = replace(judged, verdict=verdict), 0
+        return self.judged
+
+    def _unworded(self, thresholds: Thresholds, skew: float) -> Standing:
+        """Return the standing after the latest sample, with the verdict on an older one."""
+        judged, at = self.judged, self.last_at
+        before, group, returns = judged.window, judged.group, judged.returns
+        window = Window(
+            last_at=at,
+            samples=before.samples + self.steady_samples,
+            load=self.load,
+            measured_at=None if self.mean is None else at,
+            idle_from=self.idle_from,
+            worked_at=self.worked_at,
+            full_from=self.full_from,
+            low_power_from=self.low_power_from,
+            pids=before.pids,
+            joined_at=before.joined_at,
+            recent=self.recent,
+            level=before.level,
+            over=before.over,
+            hardware=before.hardware,
+            changed=False,
+            skew=skew,
+            mean=self.mean,
+            peak=self.peak,
+            began_at=before.began_at,
+            throttled=None,
+            idle_users=self.idle_users,
+            listed_at=before.listed_at if group.pids is None else at,
+            ended=False,
+        )
+        if returns is not NO_RETURNS:
+            returns = forget_returns(returns, at, thresholds)
+        return Standing(window, judged.verdict, group, fell=judged.fell, returns=returns)
+
+    def _prepare_steady(self, gpu: Gpu, thresholds: Thresholds) -> None:
+        """Set until when, and within which bands, the next samples are steady."""
+        standing, window, group = self.judged, self.judged.window, self.judged.group
+        at, window_seconds = window.last_at, thresholds.idle_window_seconds
+        if standing.candidate is not None or window.samples == 1 or window.throttled is not None:
+            return
+        if window.measured_at not in (None, at):
+            return  # a reading of the load was missed
+        listed_at = window.listed_at
+        if group.pids is None and listed_at is not None and at - listed_at < window_seconds:
+            return  # the state may be that of processes which can no longer be listed
+        self._memory_band = None
+        if group.computes:
+            # Busy, idle or not, until it has been idle for the window.
+            self._may_turn_idle = group.has_living and standing.verdict.state == "busy"
+        elif window.level == "unknown":
+            return
+        else:
+            # Little memory and no load: nobody uses it, whatever it did before.
+            over = window.over
+            self._may_turn_idle = not (over.memory or over.load or over.power)
+            if not gpu.memory_shared:  # else the processes alone decide
+                desktop_bytes = group.memory_bytes if group.desktop else None
+                self._memory_band = memory_band(gpu, thresholds, over.memory, desktop_bytes)
+                if not _is_within(gpu.memory_used_bytes, self._memory_band):
+                    return
+        limit = gpu.power_limit_watts
+        is_valid = limit is not None and 0.0 < limit <= MAX_WATTS
+        self._limit_watts = limit if is_valid else None
+        # A run that begins later cannot have lasted for the window before this.
+        until = at + window_seconds
+        for start in (window.idle_from, window.low_power_from, window.worked_at, window.joined_at):
+            if start is not None and at - start < window_seconds:
+                until = min(until, start + window_seconds)
+        self._steady_until = until - _MARGIN_SECONDS
+
+    def _next_recent(
+        self, load: float | None, video_percent: float, share: float | None, thresholds: Thresholds
+    ) -> tuple[float, ...] | None:
+        """Return the last few loads; `None` where load or power crosses its threshold."""
+        over, recent = self.judged.window.over, self.recent
+        if is_power_over(share, over.power, thresholds) is not over.power:
+            return None
+        if recent is _QUIET and load == 0.0:
+            return None if over.load else recent
+        if load is not None:
+            recent = (*recent[1 - RECENT_SAMPLES :], load)
+        is_unused = self.judged.group.unoccupied and not over.memory
+        is_loaded = is_load_over(
+            over.load,
+            recent,
+            thresholds,
+            is_doubtful=is_unused and is_power_low(share, thresholds),
+            video_percent=video_percent,
+            is_load_known=load is not None,
+        )
+        if is_loaded is not over.load:
+            return None
+        return _QUIET if recent == _QUIET else recent
+
+
+def _is_within(used: int | None, band: tuple[float, float]) -> bool:
+    return used is not None and band[0] <= used <= band[1]
