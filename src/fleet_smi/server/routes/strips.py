@@ -1,6 +1,6 @@
 """`GET /api/v1/history/strips`: a heat map of states and users, one row per GPU over time."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
@@ -62,21 +62,26 @@ async def _select_gpus(context: RequestContext, query: StripsQuery) -> list[GpuO
     """The GPUs that existed at the end of the range and match the query."""
     matching = await _matching_gpus(context, query)
     gpus = await require_history(context).gpus()
-    return [
-        gpu
-        for gpu in gpus
-        if (gpu.node_id, gpu.uuid) in matching
-        and (query.node is UNSET or matches_node(gpu, query.node))
-    ]
+    return await run_in_query_thread(_matching, gpus, matching, query.node)
 
 
 async def _matching_gpus(context: RequestContext, query: StripsQuery) -> Collection[GpuKey]:
     """The GPUs that match a filter, with their MIG instances."""
     if query.filter is UNSET and is_live(context, query.until):
         # All of the present: a view of a large fleet would take as long as its strips.
-        return context.hub.fleet.device_keys()
+        return await run_in_query_thread(context.hub.fleet.device_keys)
     view = await fleet_at(context, query.until)
     return await run_in_query_thread(_filtered_keys, view, query.filter or "")
+
+
+def _matching(
+    gpus: Iterable[GpuOfNode], keys: Collection[GpuKey], node: str | UnsetType
+) -> list[GpuOfNode]:
+    return [
+        gpu
+        for gpu in gpus
+        if (gpu.node_id, gpu.uuid) in keys and (node is UNSET or matches_node(gpu, node))
+    ]
 
 
 def _filtered_keys(view: FleetView, text: str) -> set[GpuKey]:

@@ -5,7 +5,7 @@ Queries run on worker threads, a few at a time.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import ceil, inf, isfinite
 from typing import ParamSpec, TypeVar
 
@@ -91,12 +91,12 @@ class HistoryService:
     async def nodes(self) -> list[NodeRow]:
         """Every node that ever reported."""
         unwritten = merge_batches(self._unwritten(), WriteBatch())
-        return merge_nodes(await self._run(self._queries.nodes), unwritten)
+        return await self._run(lambda: merge_nodes(self._queries.nodes(), unwritten))
 
     async def gpus(self) -> list[GpuOfNode]:
         """Every GPU and instance that was ever reported."""
         unwritten = merge_batches(self._unwritten(), WriteBatch())
-        return merge_gpus(await self._run(self._queries.gpus), unwritten)
+        return await self._run(lambda: merge_gpus(self._queries.gpus(), unwritten))
 
     async def fleet(self, at: float) -> FleetView:
         """The fleet at a past time."""
@@ -110,24 +110,20 @@ class HistoryService:
         self, gpus: Sequence[GpuOfNode], start: float, end: float
     ) -> list[GpuPeriods]:
         """The periods of these GPUs; one without data in that range is left out."""
-        live = filter_batch(start, end, await self._live_of(gpus))
-        gpu_keys = {(gpu.node_id, gpu.uuid) for gpu in gpus}
-        return await self._run(self._periods, gpus, gpu_keys, start, end, live)
+        return await self._run(self._periods, gpus, start, end, await self._live_of(gpus))
 
     async def strips(
         self, gpus: Sequence[GpuOfNode], start: float, end: float, columns: int
     ) -> StripRuns:
         """The heat strips of these GPUs; one without data in that range is left out."""
-        live = filter_batch(start, end, await self._live_of(gpus))
-        gpu_keys = {(gpu.node_id, gpu.uuid) for gpu in gpus}
-        return await self._run(build_strips, self._queries, gpu_keys, start, end, columns, live)
+        live = await self._live_of(gpus)
+        return await self._run(self._strips, gpus, start, end, columns, live)
 
     async def occupancies(
         self, start: float, end: float, user: str | None = None
     ) -> list[GpuOccupancies]:
         """The processes on each GPU in a range, of one user or all."""
-        live = filter_batch(start, end, await self._all_live())
-        return await self._run(self._occupancies, start, end, user, live)
+        return await self._run(self._occupancies, start, end, user, await self._all_live())
 
     async def series(self, node_id: str, start: float, end: float, max_points: int) -> Series:
         """The figures of a node at the finest grain that gives at most `max_points` points."""
@@ -311,21 +307,28 @@ class HistoryService:
         moments = [*ribbon.moments, *backfill_points(missing, seconds, periods, presence)]
         return replace(ribbon, moments=tuple(sorted(moments, key=lambda point: point.at)))
 
+    # Live rows are filtered here, in the thread: the largest fleets have 100,000 of them.
     def _periods(
-        self,
-        gpus: Iterable[GpuOfNode],
-        gpu_keys: Collection[GpuKey],
-        start: float,
-        end: float,
-        live: WriteBatch,
+        self, gpus: Sequence[GpuOfNode], start: float, end: float, live: WriteBatch
     ) -> list[GpuPeriods]:
-        stored = self._queries.periods(gpu_keys, start, end)
-        return merge_periods(stored, gpus, live)
+        stored = self._queries.periods(_gpu_keys(gpus), start, end)
+        return merge_periods(stored, gpus, filter_batch(start, end, live))
+
+    def _strips(
+        self, gpus: Sequence[GpuOfNode], start: float, end: float, columns: int, live: WriteBatch
+    ) -> StripRuns:
+        recent = filter_batch(start, end, live)
+        return build_strips(self._queries, _gpu_keys(gpus), start, end, columns, recent)
 
     def _occupancies(
         self, start: float, end: float, user: str | None, live: WriteBatch
     ) -> list[GpuOccupancies]:
         stored = self._queries.occupancies(start, end, user)
         gpus = merge_gpus(self._queries.gpus(), live)
-        of_user = [item for item in live.occupancies if user in (None, item[1].holder.user)]
-        return merge_occupancies(stored, gpus, replace(live, occupancies=of_user))
+        recent = filter_batch(start, end, live)
+        of_user = [item for item in recent.occupancies if user in (None, item[1].holder.user)]
+        return merge_occupancies(stored, gpus, replace(recent, occupancies=of_user))
+
+
+def _gpu_keys(gpus: Iterable[GpuOfNode]) -> set[GpuKey]:
+    return {(gpu.node_id, gpu.uuid) for gpu in gpus}
