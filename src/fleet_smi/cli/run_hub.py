@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 STOP_SECONDS = 7.0
 """How long a hub takes to stop at most; less than the `TimeoutStopSec` of its service."""
-_GC_THRESHOLDS = (50_000, 20, 100)
 _FLAGS = {
     "hub.listen": "listen",
     "hub.state": "state",
@@ -83,16 +81,16 @@ def serve_until_signal(
     """Run the server and the tasks in one event loop until a signal, or until one ends."""
     import uvloop
 
+    from fleet_smi.hub.garbage_collection import search_when_due, short_collections
     from fleet_smi.hub.query_threads import SWITCH_SECONDS
 
     _raise_file_limit()
-    # The state of the fleet has no reference cycles: one search for cycles takes as long as
-    # hundreds of reports.
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run_until_signal(server.reload, server.run, *tasks))
+    with (
+        short_collections(),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.run(_run_until_signal(server.reload, server.run, search_when_due, *tasks))
 
 
 async def _run_until_signal(

@@ -66,6 +66,8 @@ class ReportProtocol(HeadLimitProtocol):
         if self._handling is None:
             self._release_body()
         super().connection_lost(exc)
+        # It refers back to this protocol: without it, both are freed at once.
+        self.cycle = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, or defer them while there are too many reports."""

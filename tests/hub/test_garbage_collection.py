@@ -1,0 +1,63 @@
+"""Garbage collection of a hub: short searches, and no cycle is lost for ever."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fleet_smi.hub.garbage_collection import FullSearch, short_collections
+
+
+class Knot:
+    """Refers to itself, so that only a search frees it."""
+
+    def __init__(self) -> None:
+        self.self = self
+
+
+@pytest.fixture
+def searched() -> Iterator[list[int]]:
+    """How many objects each search has looked at, at most."""
+    counts: list[int] = []
+
+    def count(phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            generations = range(info["generation"] + 1)
+            counts.append(sum(len(gc.get_objects(generation)) for generation in generations))
+
+    with short_collections():
+        gc.callbacks.append(count)
+        try:
+            yield counts
+        finally:
+            gc.callbacks.remove(count)
+
+
+def test_a_search_takes_no_longer_with_a_large_fleet(searched: list[int]) -> None:
+    fleet = [[number] for number in range(400_000)]
+    assert len(searched) > 10
+    assert max(searched) < 200_000
+    assert gc.get_freeze_count() > 200_000
+    assert len(fleet) == 400_000
+
+
+@pytest.mark.usefixtures("searched")
+def test_cycles_that_die_young_are_found() -> None:
+    dead = weakref.ref(Knot())
+    others = [[number] for number in range(200_000)]
+    assert dead() is None
+    assert len(others) == 200_000
+
+
+@pytest.mark.usefixtures("searched")
+def test_cycles_that_were_exempted_are_found_when_there_are_many() -> None:
+    knots = [Knot() for _ in range(50_000)]
+    gc.freeze()
+    first, search = weakref.ref(knots[0]), FullSearch(min_objects=gc.get_freeze_count() - 1)
+    knots.clear()
+    assert first() is not None
+    assert search.run_if_due()
+    assert first() is None
+    assert not search.run_if_due()
