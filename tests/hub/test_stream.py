@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fleet_smi.errors import Unmet
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.hub.stream import Stream, Subscriber
+from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.stream_payload import FleetPayload
 from fleet_smi.wire.event import KEEPALIVE
 from tests.builders import NOON, gpu, snapshot
@@ -98,6 +99,21 @@ def test_the_first_subscriber_of_a_large_fleet_does_not_block_the_loop() -> None
         assert screen.kinds == ["fleet"]
         assert screen.fleet is not None
         assert len(screen.fleet.nodes) == 250
+
+    run(scenario())
+
+
+def test_a_change_of_state_is_published_before_the_figures_of_a_large_fleet() -> None:
+    async def scenario() -> None:
+        hub, slots = Hub(), TimeSlots(10, max_per_slot=10)
+        everyone = [f"node-{number}" for number in range(1000)]
+        hub.stream.enqueue(everyone, NOON)
+        hub.stream.prioritize(everyone[-1])
+        hub.stream.prioritize("removed meanwhile")
+        due = hub.stream.due(slots)
+        assert due[0] == everyone[-1]
+        assert len(due) == len(set(due)) == 10
+        assert everyone[-1] not in hub.stream.due(slots)  # its turn comes with the others
 
     run(scenario())
 

@@ -20,6 +20,7 @@ from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name
 from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.rotation import Rotation
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -29,6 +30,8 @@ __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTra
 
 # A larger step back is no error of an age: the windows restart.
 _MAX_AGE_ERROR_SECONDS = 3600.0
+# A tick looks at this part of a large fleet; the hub ticks ten times a second.
+_SILENCE_CHECK_PARTS = 10
 
 
 class FleetState:
@@ -48,6 +51,7 @@ class FleetState:
         self._inventories = InventoryIndex()
         self._routes = Routes(self._nodes, self.remove, self._mark_dirty)
         self._dirty: set[str] = set()
+        self._silence_checks = Rotation[NodeState](_SILENCE_CHECK_PARTS)
         self.revision = 0
         """Counts the changes: what was computed at a lower revision may be out of date."""
         self.delay_seconds = 0.0
@@ -224,7 +228,7 @@ class FleetState:
         self._mark_dirty(node_id)
 
     def tick(self, now: float, delay_seconds: float = 0.0) -> None:
-        """Mark the nodes that have become silent since the last tick as changed.
+        """Mark nodes that have become silent as changed: of a large fleet, a part at each tick.
 
         Reports may be late by `delay_seconds` because the hub was busy: that is no silence.
         """
@@ -235,8 +239,8 @@ class FleetState:
                     node.wake_at = node.silent_at(self.thresholds)
                     self._mark_dirty(node.node_id)
         self.delay_seconds = delay_seconds
-        for node in self._nodes.values():
-            if node.wake_at < now - delay_seconds:
+        for node in self._silence_checks.next(self._nodes):
+            if node.wake_at < now - delay_seconds and node.node_id in self._nodes:
                 node.wake_at = inf  # once per silence: the next report sets it again
                 self._mark_dirty(node.node_id)
 
@@ -291,10 +295,10 @@ class FleetState:
         return self._routes.node_id(via)
 
     def device_keys(self) -> set[tuple[str, str]]:
-        """Return the node id and UUID of every GPU and instance in `view`, without building it."""
+        """Return the node id and UUID of every GPU and instance in `view`; in any thread."""
         return {
             (node.node_id, uuid)
-            for node in self._nodes.values()
+            for node in list(self._nodes.values())
             for gpu in node.gpus
             for uuid in (gpu.uuid, *[instance.uuid for instance in gpu.instances])
         }

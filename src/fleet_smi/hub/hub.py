@@ -140,10 +140,10 @@ class Hub:
 
     def _apply(self, snapshot: Snapshot, at: float, via: Via, delivery: Delivery) -> None:
         """Apply a snapshot that was taken at `at`, by the hub's clock."""
-        # The limits again for what was not a report: other formats have none of their own.
+        limited = snapshot if delivery.is_limited else limit_processes(snapshot)
         is_recorded = self.history is None or self._can_record(self.history)
         change = self.fleet.apply(
-            limit_processes(snapshot),
+            limited,
             at,
             via,
             origin=delivery.id_origin,
@@ -155,6 +155,8 @@ class Hub:
                 self.history.remove_node(node_id, self.clock())
             self._checkpointer.invalidate(node_id)
         if change is not None:
+            if change.transitions:
+                self.stream.prioritize(change.snapshot.node_id)
             if self.history is not None and is_recorded:
                 self.history.record(change)
             # It fills a gap below a sequence number that may be called durable already.
@@ -340,7 +342,7 @@ class Hub:
             self.report_delay.record(last - previous - slot_seconds)
             with self.fleet.faults.guard("stream"):
                 self._collect_changes()
-                self.stream.publish(slots.due(self.stream.pending), self.clock())
+                self.stream.publish(self.stream.due(slots), self.clock())
 
     async def _checkpoint_in_slots(self) -> None:
         async for _ in ticks(self._checkpoint_seconds / _CHECKPOINT_SLOTS):

@@ -9,12 +9,14 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Mapping
 from functools import cached_property
+from itertools import islice
 from weakref import WeakSet
 
 from fleet_smi.errors import Unmet
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.hub.stream_diff import StreamDiff
+from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.wire.event import (
     GZIP_HEADER,
     KEEPALIVE,
@@ -98,6 +100,7 @@ class Stream:
         self._subscribers: WeakSet[Subscriber] = WeakSet()
         # A queue, the longest waiting first: a node that changes again keeps its place.
         self.pending: dict[str, None] = {}
+        self._urgent: dict[str, None] = {}
         self._backlog: list[str] = []
         self._changed_at: float | None = None
         self._published_at = 0.0
@@ -118,6 +121,22 @@ class Stream:
         """Queue changed nodes to be published."""
         self.pending.update(dict.fromkeys(changed))
         self._changed_at = now
+
+    def prioritize(self, node_id: str) -> None:
+        """Publish a node before those of which only figures have changed."""
+        self._urgent[node_id] = None
+
+    def due(self, slots: TimeSlots) -> list[str]:
+        """The nodes to publish in the next slot, the urgent ones among those pending first."""
+        due, max_nodes = slots.due(self.pending), slots.max_per_slot
+        if max_nodes is None or len(due) < max_nodes:
+            self._urgent.clear()  # all have their turn within one round
+            return due
+        urgent = list(islice(self._urgent, max_nodes))
+        for node_id in urgent:
+            del self._urgent[node_id]
+        first = [node_id for node_id in urgent if node_id in self.pending]
+        return list(dict.fromkeys([*first, *due]))[:max_nodes]
 
     def publish(self, node_ids: Collection[str], now: float) -> None:
         """Publish the changes of these nodes; without subscribers they stay queued."""

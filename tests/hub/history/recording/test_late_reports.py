@@ -159,3 +159,19 @@ def test_late_reports_of_many_nodes_that_end_together_read_the_waiting_rows_once
     history.schedule_save(ids)
     assert not any(map(history.has_late_reports, ids))
     assert row.reads <= 1
+
+
+def test_late_reports_of_many_nodes_that_end_together_are_finished_a_few_at_a_time() -> None:
+    """Each takes milliseconds of the event loop: all at once would delay every report."""
+    story = ReportingNode()
+    names = [f"gpu{number:02}" for number in range(20)]
+    for name in names:
+        busy = busy_gpu(1, uuid=f"GPU-of-{name}")
+        for second in (0, 1, 2, 300, 301, 302, 100, 101, 102):
+            story.report(second, busy, node=name, number=1 + second)
+    history, left = story.recorded.history, [20]
+    for tick in range(100):
+        story.tick(302 + tick / 10)
+        left.append(sum(history.has_late_reports(f"id-of-{name}") for name in names))
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 5

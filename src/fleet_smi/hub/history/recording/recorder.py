@@ -24,12 +24,15 @@ from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
 from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
+from fleet_smi.model.rotation import PeriodicTimer, Rotation, WorkQueue
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_CHECK_SECONDS = _FLUSH_SECONDS = 2.0
-# A check looks at all nodes of a small fleet, and at a quarter of a large one.
-_MIN_NODES_PER_CHECK, _CHECK_PARTS = 100, 4
+_SECONDS = 2.0  # between two checks of the whole, and between two batches
+# The nodes of a large fleet are checked in as many parts, each every 8 seconds.
+_NODE_CHECK_SECONDS, _NODE_CHECK_PARTS = 0.25, 32
+# A part of a gap takes milliseconds to finish, and a fleet resends its backlog together.
+_MAX_LATE_ENDED_PER_TICK = 4
 
 
 class HistoryRecorder:
@@ -46,12 +49,15 @@ class HistoryRecorder:
         self._batch = WriteBatch()
         self.unsaved: set[str] = set()
         """Ids of the nodes whose checkpoints go into the next batch."""
-        self._now = self._check_due = self._flush_due = -inf
+        self._now = -inf
+        self._fleet_check, self._flush_timer = PeriodicTimer(_SECONDS), PeriodicTimer(_SECONDS)
+        self._node_check = PeriodicTimer(_NODE_CHECK_SECONDS)
         self.last_batch = 0
         """The number of the last batch that was queued."""
         self._too_late = 0
         self._spacing = SampleSpacing()
-        self._unchecked: list[NodeRecorder] = []
+        self._rotation = Rotation[NodeRecorder](_NODE_CHECK_PARTS)
+        self._late_ending = WorkQueue[str](_MAX_LATE_ENDED_PER_TICK)
         self._faults, self._replaced_time = RecordingFaults(fleet.faults), ReplacedTime()
 
     def restore(self, now: float = inf) -> None:
@@ -84,11 +90,12 @@ class HistoryRecorder:
     def tick(self, now: float) -> None:
         """Do what is due at `now`: silence checks, rollups, the ribbon point, the next batch."""
         self._now = now
-        # A due time too far ahead counts as due: the clock was set back.
-        if not now < self._check_due <= now + _CHECK_SECONDS:
-            self._check_due = now + _CHECK_SECONDS
+        if self._node_check.is_due(now):
             self._check_nodes()
-        if not now < self._flush_due <= now + _FLUSH_SECONDS:
+        if self._fleet_check.is_due(now):
+            self._check_fleet()
+        self._end_late(filter(None, map(self._late.get, self._late_ending.take())))
+        if self._flush_timer.is_due(now):
             self.flush()
         self._faults.record_rejected(self._storage.take_rejected())
 
@@ -175,7 +182,7 @@ class HistoryRecorder:
 
     def flush(self) -> None:
         """Queue the current batch, with checkpoints of the unsaved nodes."""
-        self._flush_due = self._now + _FLUSH_SECONDS
+        self._flush_timer.restart(self._now)
         batch, self._batch = self._batch, WriteBatch()
         nodes = [node for node in self._existing(self.unsaved) if node.last_report_at > -inf]
         batch.checkpoints = self._collect(nodes, NodeRecorder.checkpoint)
@@ -233,19 +240,20 @@ class HistoryRecorder:
     def _existing(self, node_ids: Iterable[str]) -> list[NodeRecorder]:
         return [self._recorders[node_id] for node_id in node_ids if node_id in self._recorders]
 
+    def _check_fleet(self) -> None:
+        self._spacing.update(self._now)
+        # No report since the last check: the backlog has been resent.
+        self._late_ending.add([key for key, late in self._late.items() if not late.pop_received()])
+        self._faults.clear_recovered(self._now, self._recorders)
+        self._batch.moments += self._ribbon.next_point(self._now, self._recorders.values())
+
     def _check_nodes(self) -> None:
-        now = self._now
-        self._spacing.update(now)
-        recorders = self._next_recorders()
+        now, recorders = self._now, self._rotation.next(self._recorders)
         # Not the time in which the hub itself was too busy to handle reports.
         received_until = now - self._fleet.delay_seconds
         silent = [node for node in recorders if node.is_timed_out(received_until)]
         self._collect(silent, self._mark_silent)
         self._roll_up([recorder for recorder in recorders if recorder.is_rollup_due(now)])
-        # No report since the last check: the backlog has been resent.
-        self._end_late([late for late in self._late.values() if not late.pop_received()])
-        self._faults.clear_recovered(now, self._recorders)
-        self._batch.moments += self._ribbon.next_point(now, self._recorders.values())
 
     def _add_recorder(self, node_id: str) -> NodeRecorder:
         ledger, thresholds = self._ended_hours.next_ledger(node_id), self._fleet.thresholds
@@ -282,7 +290,7 @@ class HistoryRecorder:
         late.record(change)
         return True
 
-    def _end_late(self, ending: Sequence[LateReports]) -> None:
+    def _end_late(self, ending: Iterable[LateReports]) -> None:
         recorders = [late.recorder for late in ending]
         ended = self._collect(recorders, lambda node: self._end_part(self._late[node.node_id]))
         self._batch.extend(*ended)
@@ -340,11 +348,3 @@ class HistoryRecorder:
                 self._batch.extend(ended)
                 self._ended_hours.add(node_id, recorder.ledger, self._now)
         self._faults.record(node_id, error)
-
-    def _next_recorders(self) -> list[NodeRecorder]:
-        """The nodes to check now: round-robin, so that no check of a large fleet takes long."""
-        if not self._unchecked:
-            self._unchecked = list(self._recorders.values())
-        count = max(_MIN_NODES_PER_CHECK, len(self._recorders) // _CHECK_PARTS)
-        some, self._unchecked = self._unchecked[:count], self._unchecked[count:]
-        return some
