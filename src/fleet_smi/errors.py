@@ -14,6 +14,7 @@
     + Unreachable           no response, or not in time
       - Throttled           the hub takes no more from this sender now, and says until when
       - OutOfOrder          the hub lacks reports from before this one: resend them first
+      - NeedsFullReport     a compact report does not fit what the hub has: send the full one
     + Refused               access denied: key, token, host key
       - AlreadyJoined       the id of a node that joins has a credential
     + Undecodable           the data is not a report
@@ -96,6 +97,10 @@ class Throttled(Unreachable):
 
 class OutOfOrder(Unreachable):
     """The hub lacks reports that were sent before this one: they have to be sent again first."""
+
+
+class NeedsFullReport(Unreachable):
+    """A compact report does not fit what the hub has: the full one has to be sent."""
 
 
 class Refused(DeliveryError):

@@ -25,6 +25,7 @@ from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.process_limit import limit_processes
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import format_duration
+from fleet_smi.wire.compact_codec import READABLE_VERSIONS
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
@@ -186,6 +187,7 @@ class Hub:
             kept=self._checkpointer.durable_sequence(snapshot, node_id),
             interval_seconds=self._interval_seconds,
             recorded=not self.fleet.is_ahead_of_history(node_id),
+            versions=READABLE_VERSIONS,
         )
 
     def refuse(self, refusal: Refusal) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import DeliveryError, UnsupportedVersion
+from fleet_smi.errors import DeliveryError, NeedsFullReport, UnsupportedVersion
 from fleet_smi.fleet.machines import is_clone_id
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.hub.refusals import Refusal
@@ -24,15 +24,11 @@ from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
 from fleet_smi.server.refusal_limit import CLOSE, RefusalLimiter
 from fleet_smi.server.report_budget import ReportBudget
+from fleet_smi.server.report_decoding import DecodedReport, decode_body, decode_timed, expand_report
 from fleet_smi.server.services import Services
 from fleet_smi.server.work_clock import WorkClock
-from fleet_smi.wire.report import (
-    MAX_INLINE_BYTES,
-    MAX_REPORT_BYTES,
-    Report,
-    decode_report,
-    encode_receipt,
-)
+from fleet_smi.wire.compact import CompactReport
+from fleet_smi.wire.report import MAX_INLINE_BYTES, MAX_REPORT_BYTES, Report, encode_receipt
 
 logger = logging.getLogger(__name__)
 _Args = ParamSpec("_Args")
@@ -56,6 +52,7 @@ _BEHIND = HttpError(
 _OUT_OF_ORDER = HttpError(
     409, "out_of_order", "the hub lacks earlier reports: send all that is not durable again"
 )
+_NEED_FULL = HttpError(409, "need_full", "the hub lacks the base of this report: send it in full")
 _JOIN = "let it join again with the line that `fleet-smi hub join-command` prints"
 _REVOKED = (
     "its credential was revoked, or its node was removed",
@@ -191,7 +188,7 @@ class ReportHandler:
     @staticmethod
     def is_refusal(response: ReportResponse | HttpError) -> bool:
         """Whether the sender is at fault, and not a hub that cannot take a report now."""
-        return 400 <= response.status < 500 and response is not _BEHIND
+        return 400 <= response.status < 500 and response not in (_BEHIND, _NEED_FULL)
 
     def client_address(self, headers: Headers, peer: str) -> str:
         """The address of a sender, also behind a trusted proxy."""
@@ -242,7 +239,7 @@ class ReportHandler:
             return _STARTING
         started = self._work_clock.start()
         try:
-            report = self._checked(_decode(body, sender), sender)
+            report = self._checked(decode_body(body, is_json=sender.is_json), sender)
             if isinstance(report, HttpError):
                 return report
             self._push.receive(report, sender.address)
@@ -265,7 +262,9 @@ class ReportHandler:
         self, body: bytes, sender: ReportSender
     ) -> ReportResponse | HttpError:
         loop = asyncio.get_running_loop()
-        decoded, seconds = await loop.run_in_executor(self._decoder, _decode_timed, body, sender)
+        decoded, seconds = await loop.run_in_executor(
+            self._decoder, decode_timed, body, sender.is_json
+        )
         try:
             report = self._checked(decoded, sender)
             if isinstance(report, HttpError):
@@ -286,9 +285,28 @@ class ReportHandler:
         finally:
             self._budget.settle(sender.identity, len(body), seconds)
 
-    def _checked(self, decoded: Report | DeliveryError, sender: ReportSender) -> Report | HttpError:
+    def _checked(self, decoded: DecodedReport, sender: ReportSender) -> Report | HttpError:
+        """Return the report as it may be delivered, or the error."""
         if isinstance(decoded, DeliveryError):
             return self._undecodable(decoded, sender.identity)
+        if isinstance(decoded, CompactReport):
+            report = self._expanded(decoded, sender.identity)
+        else:
+            report = self._authorized(decoded, sender)
+        if isinstance(report, HttpError):
+            return report
+        is_backlog = report.age_seconds(report.snapshots[0]) > _BACKLOG_SECONDS
+        return _BEHIND if is_backlog and not self._hub.accepts_backlog else report
+
+    def _expanded(self, compact: CompactReport, identity: Identity) -> Report | HttpError:
+        if compact.hub != self._hub.receipt_id:
+            return _OUT_OF_ORDER
+        try:
+            return expand_report(compact, identity, self._hub.fleet, self._credentials)
+        except NeedsFullReport:
+            return _NEED_FULL
+
+    def _authorized(self, decoded: Report, sender: ReportSender) -> Report | HttpError:
         # Only now is it known which node the report claims to be from; the decoder has checked
         # that all its snapshots are of one node.
         identity, snapshot = sender.identity, decoded.snapshots[-1]
@@ -296,10 +314,7 @@ class ReportHandler:
         report = decoded if is_own else self._as_own(decoded, sender)
         if isinstance(report, HttpError):
             return report
-        if report.hub not in (None, self._hub.receipt_id):
-            return _OUT_OF_ORDER
-        is_backlog = report.age_seconds(report.snapshots[0]) > _BACKLOG_SECONDS
-        return _BEHIND if is_backlog and not self._hub.accepts_backlog else report
+        return report if report.hub in (None, self._hub.receipt_id) else _OUT_OF_ORDER
 
     def _as_own(self, report: Report, sender: ReportSender) -> Report | HttpError:
         """Return a report that has another id than its sender, or the error if it may not."""
@@ -338,23 +353,13 @@ class ReportHandler:
             self._hub.refuse(Refusal(address, *cause))
 
     def _undecodable(self, error: DeliveryError, identity: Identity) -> HttpError:
+        if isinstance(error, NeedsFullReport):
+            return _NEED_FULL
         # Shown as a failure of the node only where the credential says which one it is.
         if identity.node_id is not None:
             self._push.reject(identity.node_id, error)
         code = "wrong_version" if isinstance(error, UnsupportedVersion) else "undecodable"
         return HttpError(400, code, error.message)
-
-
-def _decode(body: bytes, sender: ReportSender) -> Report | DeliveryError:
-    try:
-        return decode_report(body, json=sender.is_json)
-    except DeliveryError as error:
-        return error
-
-
-def _decode_timed(body: bytes, sender: ReportSender) -> tuple[Report | DeliveryError, float]:
-    started = time.thread_time()
-    return _decode(body, sender), time.thread_time() - started
 
 
 def _media_type_and_size(headers: Headers) -> tuple[bytes | HttpError, int]:

@@ -3,7 +3,7 @@
 A report is a map: `version`, `sent_at` by the node's own clock, `snapshots`, oldest first, and
 `hub`, the receipt of which it continues. JSON of the same shape is decoded, too. The age of a
 snapshot is `sent_at` minus `taken_at`, both by the node's clock, so that no two clocks need to
-agree.
+agree. The other version, of reports that only say what changed, is in `compact.py`.
 """
 
 from collections.abc import Sequence
@@ -67,13 +67,15 @@ class Receipt(Struct, frozen=True, kw_only=True):
     it changes, what was sent and not `kept` may be lost and is sent again. `kept` is the highest
     sequence number of the report's last run that is durable; `interval_seconds` is the interval
     that the hub requests, if it does. What was not `recorded`, because the history is full, is
-    only shown: it has to be sent again when `hub` has changed.
+    only shown: it has to be sent again when `hub` has changed. `versions` are those of reports that
+    the hub can read; one that names none reads the first.
     """
 
     hub: str
     kept: int | None = None
     interval_seconds: float | None = None
     recorded: bool = True
+    versions: tuple[int, ...] = ()
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

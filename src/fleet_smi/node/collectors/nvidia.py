@@ -13,6 +13,7 @@ from fleet_smi.model.range_check import (
 )
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Gpu, Host, Instance, Process, ProcessKind
+from fleet_smi.model.throttle_reasons import NVIDIA_THROTTLE_REASONS
 from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.node.nvml_faults import (
     ERROR_TEXTS,
@@ -26,17 +27,7 @@ from fleet_smi.node.nvml_faults import (
 )
 
 _UNREPORTED = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)  # the card lacks it: no reason is needed
-THROTTLE_REASONS = {
-    0x001: "gpu_idle",
-    0x002: "applications_clocks_setting",
-    0x004: "sw_power_cap",
-    0x008: "hw_slowdown",
-    0x010: "sync_boost",
-    0x020: "sw_thermal_slowdown",
-    0x040: "hw_thermal_slowdown",
-    0x080: "hw_power_brake_slowdown",
-    0x100: "display_clocks_setting",
-}
+THROTTLE_REASONS = {1 << bit: name for bit, name in enumerate(NVIDIA_THROTTLE_REASONS)}
 ON_OFF = {0: False, 1: True}
 PERFORMANCE_STATES = {number: f"P{number}" for number in range(16)} | {32: None}
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}

@@ -11,6 +11,7 @@ from fleet_smi.model.pci import normalize_pci_address
 from fleet_smi.model.range_check import check_memory_used, check_temperature
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Fault, Gpu, Instance, Process
+from fleet_smi.model.throttle_reasons import NVIDIA_THROTTLE_REASONS
 from fleet_smi.wire.parsers._nvidia_values import (
     BYTES,
     BYTES_PER_SECOND,
@@ -33,19 +34,6 @@ from fleet_smi.wire.parsers._nvidia_values import (
 
 # Printed texts by the model's field name, best first; a field that is not printed is missing.
 Texts = Mapping[str, Sequence[str]]
-
-# In the order of NVML's bits.
-THROTTLE_REASONS = (
-    "gpu_idle",
-    "applications_clocks_setting",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "display_clocks_setting",
-)
 
 REMEDY_LOST = "reboot the machine; if it is lost again, reseat or replace the card"
 REMEDY_RESET = "end what runs on it, then reset it: nvidia-smi --gpu-reset -i {}"
@@ -178,7 +166,7 @@ def deduplicate_uuids(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 def sort_throttle_reasons(reasons: Iterable[str]) -> tuple[str, ...]:
     """Sort reasons in the order of NVML's bits, unknown ones last."""
-    order = {name: position for position, name in enumerate(THROTTLE_REASONS)}
+    order = {name: position for position, name in enumerate(NVIDIA_THROTTLE_REASONS)}
     return tuple(sorted(set(reasons), key=lambda name: (order.get(name, len(order)), name)))
 
 

@@ -1,0 +1,232 @@
+"""The compact report, version 2: the figures of one snapshot that differ from those of its base.
+
+The base is the last snapshot that the hub has acknowledged: by its run and its number both ends
+know which one that is. Figures are columns, as in `model/snapshot_figures.py`; a column that is
+`None` is that of the base. `compact_codec.py` has its bytes.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+from zlib import crc32
+
+from msgspec import Struct
+
+from fleet_smi.errors import NeedsFullReport
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import (
+    GPU_FIELDS,
+    INSTANCE_FIELDS,
+    PROCESS_FIELDS,
+    Column,
+    Columns,
+    MemoryLimits,
+    SnapshotFigures,
+    figures_of,
+    list_instances,
+    list_processes,
+    memory_limits,
+    with_columns,
+    with_node_figures,
+)
+from fleet_smi.model.static_part import static_part
+from fleet_smi.wire.figure_codes import GPU_CODES, PROCESS_CODES, FigureCode, NoCode
+
+COMPACT_VERSION = 2
+_MICROSECONDS = 1e6
+_GPU_MEMORY = GPU_FIELDS.index("memory_used_bytes")
+_INSTANCE_MEMORY = INSTANCE_FIELDS.index("memory_used_bytes")
+
+Changes = tuple[Column | None, ...]
+"""For each column its values, or `None` where they are those of the base."""
+
+
+class CompactReport(Struct, array_like=True, frozen=True, kw_only=True, gc=False):
+    """The figures of one snapshot that differ from those of its base.
+
+    `run` is the checksum of the run id that both have, `base` the number of the base. The run
+    seconds are whole microseconds, or seconds where they have more digits.
+    """
+
+    version: int = COMPACT_VERSION
+    sent_at: float = 0.0
+    hub: str = ""
+    run: int
+    base: int
+    sequence: int
+    taken_at: float
+    host: Column | None = None
+    gpus: Changes | None = None
+    instances: Changes | None = None
+    processes: Changes | None = None
+    run_seconds: Column | None = None
+
+
+class SnapshotParts(NamedTuple):
+    """A snapshot for the comparison with another one: what is no figure, and the figures."""
+
+    run_id: str | None
+    static: tuple[object, ...]
+    figures: SnapshotFigures
+
+
+def split(snapshot: Snapshot) -> SnapshotParts:
+    """Return the parts of a snapshot that `compact_parts` compares."""
+    return SnapshotParts(snapshot.run_id, static_part(snapshot), figures_of(snapshot))
+
+
+def compact(base: Snapshot, now: Snapshot) -> CompactReport | None:
+    """Return what differs; `None` where that is not only figures, so that it is sent in full."""
+    return compact_parts(split(base), split(now))
+
+
+def compact_parts(base: SnapshotParts, now: SnapshotParts) -> CompactReport | None:
+    """Like `compact`, of snapshots that are split: the base was already, when it was sent."""
+    if now.run_id is None or base.static != now.static:
+        return None
+    old, new = base.figures, now.figures
+    try:
+        return CompactReport(
+            run=run_checksum(now.run_id),
+            base=old.sequence,
+            sequence=new.sequence,
+            taken_at=new.taken_at,
+            host=None if old.host == new.host else new.host,
+            gpus=_changes(old.gpus, new.gpus, GPU_CODES),
+            instances=_changes(old.instances, new.instances, {}),
+            processes=_changes(old.processes, new.processes, PROCESS_CODES),
+            run_seconds=(
+                None if old.run_seconds == new.run_seconds else _microseconds(new.run_seconds)
+            ),
+        )
+    except NoCode:
+        return None
+
+
+def merge(base: SnapshotFigures, report: CompactReport, limits: MemoryLimits) -> SnapshotFigures:
+    """Return the figures of a compact report; raise `NeedsFullReport` if they do not fit the base.
+
+    The columns of the base are shared, and no snapshot is made. The limits are those of the base.
+    """
+    sizes = len(base.gpus[0]), len(base.instances[0]), len(base.processes[0])
+    gpus, instances, processes = _checked(report, sizes, limits)
+    run_seconds = _run_seconds(report, len(base.run_seconds))
+    return SnapshotFigures(
+        taken_at=report.taken_at,
+        sequence=report.sequence,
+        host=base.host if report.host is None else report.host,
+        gpus=_merged(base.gpus, gpus),
+        instances=_merged(base.instances, instances),
+        processes=_merged(base.processes, processes),
+        run_seconds=base.run_seconds if run_seconds is None else run_seconds,
+    )
+
+
+def expand(base: Snapshot, report: CompactReport) -> Snapshot:
+    """Return the snapshot of a compact report; raise `NeedsFullReport` if it does not fit."""
+    sizes = len(base.gpus), len(list_instances(base.gpus)), len(list_processes(base.gpus))
+    gpus, instances, processes = _checked(report, sizes, memory_limits(base))
+    changed = with_columns(
+        base,
+        _named(GPU_FIELDS, gpus),
+        _named(INSTANCE_FIELDS, instances),
+        _named(PROCESS_FIELDS, processes),
+    )
+    run_seconds = _run_seconds(report, len(base.runs))
+    return with_node_figures(changed, report.taken_at, report.sequence, report.host, run_seconds)
+
+
+def builds_on(report: CompactReport, base: Snapshot) -> bool:
+    """Return whether a snapshot is the base of a compact report."""
+    return (
+        base.sequence == report.base
+        and base.run_id is not None
+        and run_checksum(base.run_id) == report.run
+    )
+
+
+@lru_cache(maxsize=1 << 15)  # more than a hub has nodes
+def run_checksum(run_id: str) -> int:
+    """Return the checksum of a run id, which takes less room than the id."""
+    return crc32(run_id.encode())
+
+
+def _changes(old: Columns, new: Columns, codes: dict[int, FigureCode]) -> Changes | None:
+    changed: list[Column | None] = [
+        None if before == after else after for before, after in zip(old, new, strict=True)
+    ]
+    if not any(changed):
+        return None
+    for position, code in codes.items():
+        if (column := changed[position]) is not None:
+            changed[position] = code.encode_column(column)
+    return tuple(changed)
+
+
+def _merged(columns: Columns, changes: Changes | None) -> Columns:
+    if changes is None:
+        return columns
+    return tuple([old if new is None else new for old, new in zip(columns, changes, strict=True)])
+
+
+def _named(fields: tuple[str, ...], changes: Changes | None) -> dict[str, Column]:
+    """Return the columns that changed, by the names of their fields."""
+    if changes is None:
+        return {}
+    return {
+        field: column for field, column in zip(fields, changes, strict=True) if column is not None
+    }
+
+
+def _checked(
+    report: CompactReport, sizes: tuple[int, int, int], limits: MemoryLimits
+) -> tuple[Changes | None, Changes | None, Changes | None]:
+    """Return the changes of GPUs, instances and processes, of which there are so many."""
+    gpus = _decoded(report.gpus, sizes[0], GPU_CODES)
+    instances = _decoded(report.instances, sizes[1], {})
+    if gpus is not None:
+        _check_memory(gpus[_GPU_MEMORY], limits.gpus)
+    if instances is not None:
+        _check_memory(instances[_INSTANCE_MEMORY], limits.instances)
+    return gpus, instances, _decoded(report.processes, sizes[2], PROCESS_CODES)
+
+
+def _decoded(changes: Changes | None, size: int, codes: dict[int, FigureCode]) -> Changes | None:
+    if changes is None:
+        return None
+    for column in changes:
+        if column is not None and len(column) != size:
+            raise NeedsFullReport(f"a figure of {len(column)} instead of {size}")
+    for position, code in codes.items():
+        if (numbers := changes[position]) is not None:
+            texts = code.decode_column(numbers)
+            changes = (*changes[:position], texts, *changes[position + 1 :])
+    return changes
+
+
+def _check_memory(column: Column | None, limits: Column) -> None:
+    """Refuse more memory in use than there is: in a full report it becomes unknown."""
+    for used, limit in zip(column or (), limits, strict=False):
+        if used is not None and limit is not None and used > limit:
+            raise NeedsFullReport("more memory in use than there is")
+
+
+def _run_seconds(report: CompactReport, count: int) -> tuple[float, ...] | None:
+    if report.run_seconds is None:
+        return None
+    if len(report.run_seconds) != count:
+        raise NeedsFullReport(f"{len(report.run_seconds)} collectors instead of {count}")
+    return tuple(map(_seconds, report.run_seconds))
+
+
+def _microseconds(column: tuple[float, ...]) -> tuple[float, ...]:
+    try:
+        whole = tuple([round(seconds * _MICROSECONDS) for seconds in column])
+    except (ValueError, OverflowError):  # not a number
+        raise NoCode from None
+    # An agent rounds to microseconds; what another program measures may have more digits.
+    is_exact = tuple([number / _MICROSECONDS for number in whole]) == column
+    return whole if is_exact else tuple(map(float, column))
+
+
+def _seconds(number: float) -> float:
+    return number / _MICROSECONDS if isinstance(number, int) else number
