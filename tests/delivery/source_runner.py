@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.fleet.delivery import Delivery, Source
+from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.model.snapshot import Snapshot
 from tests.machines import wait_until
@@ -72,10 +72,20 @@ def _received_at(number: int) -> float:
 
 
 @contextmanager
-def run_source(source: Source) -> Iterator[RecordedDeliveries]:
-    """Run a source on its own event loop during a test; fail if it leaves a task behind."""
+def run_source(
+    source: Source, also: DeliverCallback = lambda _: None
+) -> Iterator[RecordedDeliveries]:
+    """Run a source on its own event loop during a test; fail if it leaves a task behind.
+
+    What it delivers is recorded, and passed on to `also`.
+    """
     recorded, loop = RecordedDeliveries(), asyncio.new_event_loop()
-    task = loop.create_task(source.run(recorded.deliveries.append))
+
+    def deliver(delivery: Delivery) -> None:
+        also(delivery)
+        recorded.deliveries.append(delivery)
+
+    task = loop.create_task(source.run(deliver))
 
     def run_loop() -> None:
         loop.run_until_complete(asyncio.wait([task]))

@@ -27,6 +27,7 @@ from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.hub.sources.ssh import SshSource
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.compact_base import CompactBase
 from fleet_smi.node.credential_file import CredentialFile as OwnCredentials
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets.file import FileOutlet
@@ -55,6 +56,8 @@ from tests.sshd import Sshd, SshNetwork, make_key
 
 INTERVAL_SECONDS = 0.05
 TIMEOUT_SECONDS = 2.0
+PUSH_VERSION_1 = "push, version 1"
+"""The name of a transport: an agent from before compact reports pushes to a hub of today."""
 
 
 class FilesTransport(AuthenticatedTransport, RawTransport):
@@ -212,12 +215,22 @@ class SelfTransport(BreakableTransport):
         return self._snapshot
 
 
+class NoCompactReports(CompactBase):
+    """An agent from before compact reports."""
+
+    def compact(self, snapshot: Snapshot) -> None:
+        """Every report is a full one."""
+
+
 class PushTransport(AuthenticatedTransport, RawTransport):
-    """An agent's outlet, and the hub's server with a push source behind it."""
+    """An agent's outlet, and the hub's server with a push source behind it.
+
+    Reports are compact where they can be, unless the agent `is_older_version`.
+    """
 
     version_error = UnsupportedVersion
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_older_version: bool = False) -> None:
         self._stack = ExitStack()
         engine = open_database(folder / "hub")
         self._stack.callback(engine.dispose)
@@ -229,7 +242,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
         self.source: Source = push
         self._push = push
         self._credentials = credentials
-        hub = Hub(FleetState(), [push], memory)
+        hub = self._hub = Hub(FleetState(), [push], memory)
         services = Services(
             hub=hub,
             push=push,
@@ -249,6 +262,8 @@ class PushTransport(AuthenticatedTransport, RawTransport):
         self._outlet = PushOutlet(
             self._reporter, ReportBuffer(Spool(str(folder / "spool"), 1 << 20))
         )
+        if is_older_version:
+            self._outlet._compact_base = NoCompactReports()
         self.target = ""
 
     def send(self, snapshot: Snapshot) -> None:
@@ -271,7 +286,8 @@ class PushTransport(AuthenticatedTransport, RawTransport):
     @contextmanager
     def running(self, first: Snapshot) -> Iterator[RecordedDeliveries]:
         """Run the hub's end first: it does not accept a report before."""
-        with run_source(self.source) as deliveries:
+        # The hub, too: a compact report builds on what it has.
+        with run_source(self.source, self._hub.deliver) as deliveries:
             self.send(first)
             yield deliveries
 
@@ -297,8 +313,8 @@ class PushTransport(AuthenticatedTransport, RawTransport):
 
 def open_transport(name: str, folder: Path, open_network: Callable[[], SshNetwork]) -> Transport:
     """Open the transport of this source, with its state in `folder`."""
-    if name == "push":
-        return PushTransport(folder)
+    if name.startswith("push"):
+        return PushTransport(folder, is_older_version=name == PUSH_VERSION_1)
     if name == "pull":
         return PullTransport()
     if name == "files":

@@ -9,7 +9,9 @@ from typing import Any, Self
 import msgspec
 
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.report import Receipt, decode_report
+from fleet_smi.wire.compact import builds_on, expand
+from fleet_smi.wire.compact_codec import decode_compact, is_compact
+from fleet_smi.wire.report import Receipt, Report, decode_report
 from tests.machines import wait_until
 
 
@@ -29,6 +31,9 @@ class FakeHub:
         self.stores_reports = True
         self.is_older_version = False
         self.is_full = False
+        self.reads_compact = False
+        self.compact_count = 0
+        self.latest: Snapshot | None = None
         self.interval_seconds: float | None = None
         self.error: tuple[int, str] | None = None
         self.rejects: Callable[[Snapshot], bool] = lambda _: False
@@ -62,6 +67,7 @@ class FakeHub:
         if server is not None:
             server.end()
         self.received = list(self.durable)
+        self.latest = self.durable[-1] if self.durable else None
         self.instance_number += 1  # receipts show agents that the hub has restarted
 
     def make_room(self) -> None:
@@ -80,13 +86,16 @@ class FakeHub:
             return status, {"error": {"code": code, "message": f"said {code}"}}
         if path == "/api/v1/join":
             return 200, {"token": f"own-token-of-{msgspec.json.decode(body)['node_id']}"}
-        report = decode_report(body)
-        snapshots, instance = report.snapshots, f"life {self.instance_number}"
+        instance, report = f"life {self.instance_number}", self._decode(body)
+        if report is None:
+            return 409, {"error": {"code": "need_full", "message": "send it in full"}}
+        snapshots = report.snapshots
         if report.hub not in (None, instance) and not self.is_older_version:
             return 409, {"error": {"code": "out_of_order", "message": "reports are missing"}}
         if any(self.rejects(each) for each in snapshots):
             return 422, {"error": {"code": "undecodable", "message": "not a report"}}
         self.batches.append(len(snapshots))
+        self.latest = snapshots[-1]
         self.received += () if self.is_full else snapshots
         if self.stores_reports:
             self.durable = list(self.received)
@@ -97,7 +106,20 @@ class FakeHub:
             kept=max(durable, default=None),
             interval_seconds=self.interval_seconds,
             recorded=not self.is_full,
+            versions=(1, 2) if self.reads_compact else (),
         )
+
+    def _decode(self, body: bytes) -> Report | None:
+        """Decode a report of either version; `None` where the base of a compact one is missing."""
+        if not is_compact(body):
+            return decode_report(body)
+        assert self.reads_compact, "a compact report to a hub that did not say it reads them"
+        compact, base = decode_compact(body), self.latest
+        if base is None or not builds_on(compact, base):
+            return None
+        self.compact_count += 1
+        snapshots = (expand(base, compact),)
+        return Report(version=2, sent_at=compact.sent_at, hub=compact.hub, snapshots=snapshots)
 
 
 class _Server(ThreadingHTTPServer):

@@ -5,8 +5,8 @@ import pytest
 
 from fleet_smi.model.snapshot import Host, Snapshot
 from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.buffered_sample import BufferedSample
 from fleet_smi.node.own_samples import adopt_samples
-from fleet_smi.node.spool import EncodedSample
 from fleet_smi.wire.report import encode_snapshot
 from tests.builders import gpu, snapshot
 
@@ -36,8 +36,8 @@ def taken(
     )
 
 
-def encoded(snapshot: Snapshot) -> EncodedSample:
-    return EncodedSample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
+def encoded(snapshot: Snapshot) -> BufferedSample:
+    return BufferedSample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
 
 
 def adopted(*samples: Snapshot) -> list[Snapshot]:
@@ -76,7 +76,7 @@ def test_samples_that_were_copied_with_the_disk_of_another_machine_are_not_sent(
 
 
 def test_a_sample_that_cannot_be_decoded_is_left_to_the_hub() -> None:
-    damaged = EncodedSample("run-1", 1, b"\xc1")
+    damaged = BufferedSample("run-1", 1, b"\xc1")
     assert adopt_samples([damaged], taken(2)) == [damaged]
 
 

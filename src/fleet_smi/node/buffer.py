@@ -14,14 +14,9 @@ from typing import NamedTuple
 
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.node.buffered_sample import BufferedSample
 from fleet_smi.node.own_samples import adopt_samples
-from fleet_smi.node.spool import (
-    MAX_BATCH_BYTES,
-    MAX_BATCH_SAMPLES,
-    EncodedSample,
-    Spool,
-    every_second,
-)
+from fleet_smi.node.spool import MAX_BATCH_BYTES, MAX_BATCH_SAMPLES, Spool, every_second
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +27,7 @@ _MAX_UNACKNOWLEDGED_BYTES = 512 << 10
 class ReportBatch(NamedTuple):
     """Samples that are sent together: from a segment of the spool, or from memory."""
 
-    samples: list[EncodedSample]
+    samples: list[BufferedSample]
     segment: int | None
     run_id: str | None
     sequence: int
@@ -43,7 +38,7 @@ class ReportBuffer:
 
     def __init__(self, spool: Spool | None) -> None:
         self._spool = spool
-        self._waiting: deque[EncodedSample] = deque()  # newer than everything in the spool
+        self._waiting: deque[BufferedSample] = deque()  # newer than everything in the spool
         self._in_flight: ReportBatch | None = None
         self._sent: deque[ReportBatch] = deque()
         self._read_up_to: int | None = None  # the last segment that was read for sending
@@ -51,7 +46,7 @@ class ReportBuffer:
         self._keep_every = 1  # while the hub is unreachable, every n-th sample is buffered
         self._failures = FailureLog(logger, "spool")
 
-    def add(self, sample: EncodedSample) -> None:
+    def add(self, sample: BufferedSample) -> None:
         """Add the newest sample."""
         if self._unreachable and sample.sequence % self._keep_every:
             return
@@ -65,7 +60,7 @@ class ReportBuffer:
             self._waiting = deque(every_second([*self._waiting]))
             self._keep_every *= 2
 
-    def next_batch(self, latest: Snapshot | None = None) -> list[EncodedSample]:
+    def next_batch(self, latest: Snapshot | None = None) -> list[BufferedSample]:
         """Take the oldest unsent samples, as many as one report carries; empty if there are none.
 
         All of them are of this machine and have the node id of `latest`, its latest sample.
@@ -80,7 +75,7 @@ class ReportBuffer:
             self._spool.drop_segment(number)
         samples, size = [], 0
         while self._waiting and len(samples) < MAX_BATCH_SAMPLES:
-            size += len(self._waiting[0].data)
+            size += self._waiting[0].size_bytes
             # `samples and`: one sample above the limit is sent alone, or it would block the rest.
             if samples and size > MAX_BATCH_BYTES:
                 break
@@ -170,8 +165,8 @@ class ReportBuffer:
         return None if self._spool is None else self._spool.next_segment(self._read_up_to)
 
     def _start_batch(
-        self, samples: list[EncodedSample], segment: int | None
-    ) -> list[EncodedSample]:
+        self, samples: list[BufferedSample], segment: int | None
+    ) -> list[BufferedSample]:
         last = samples[-1]
         self._in_flight = ReportBatch(samples, segment, last.run_id, last.sequence)
         return samples
@@ -203,7 +198,7 @@ class ReportBuffer:
         else:
             self._failures.record_success()
 
-    def _prepend_to_spool(self, samples: list[EncodedSample]) -> bool:
+    def _prepend_to_spool(self, samples: list[BufferedSample]) -> bool:
         try:
             if self._spool is not None and samples:
                 self._spool.prepend(samples)
@@ -213,9 +208,9 @@ class ReportBuffer:
         return True
 
 
-def _samples(batches: Iterable[ReportBatch]) -> list[EncodedSample]:
+def _samples(batches: Iterable[ReportBatch]) -> list[BufferedSample]:
     return [sample for batch in batches for sample in batch.samples]
 
 
-def _bytes(samples: Iterable[EncodedSample]) -> int:
-    return sum(len(sample.data) for sample in samples)
+def _bytes(samples: Iterable[BufferedSample]) -> int:
+    return sum([sample.size_bytes for sample in samples])

@@ -11,6 +11,7 @@ from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_join_token, decode_proof
 from fleet_smi.errors import (
     DeliveryError,
+    NeedsFullReport,
     OutOfOrder,
     Refused,
     Throttled,
@@ -20,6 +21,8 @@ from fleet_smi.errors import (
 )
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.node.credential_file import CredentialFile
+from fleet_smi.wire.compact import CompactReport
+from fleet_smi.wire.compact_codec import encode_compact
 from fleet_smi.wire.credential_proof import (
     PROPOSAL_HEADER,
     build_challenge,
@@ -73,13 +76,24 @@ class HubSession:
                 self._recognize_hub(node_id)
             if self._connection.token is None and self._join_token is not None:
                 self._join(self._join_token, {"node_id": node_id, "name": name, "boot_id": boot_id})
-            body = encode_report(snapshots, time.time(), hub)
-            response = self._post("/api/v1/reports", body, "application/msgpack")
+            return self._send_report_body(encode_report(snapshots, time.time(), hub))
         except DeliveryError:
             # It may not answer to its new name yet: ask again with the next attempt, which the
             # caller delays by its back-off. A hub that accepts reports is not asked again.
             self._may_be_known = True
             raise
+
+    @property
+    def has_credential(self) -> bool:
+        """Whether the hub knows by the credential which node this is."""
+        return self._connection.token is not None
+
+    def send_compact(self, report: CompactReport, hub: str) -> Receipt:
+        """Send a compact report; raise `NeedsFullReport` if the hub does not have its base."""
+        return self._send_report_body(encode_compact(report, time.time(), hub))
+
+    def _send_report_body(self, body: bytes) -> Receipt:
+        response = self._post("/api/v1/reports", body, "application/msgpack")
         try:
             return decode_receipt(response.body)
         except Undecodable as error:
@@ -185,6 +199,8 @@ class HubSession:
             return UnsupportedVersion(f"{message}; bring agent and hub to one version")
         if error.code == "out_of_order":
             return OutOfOrder(message)
+        if error.code == "need_full":
+            return NeedsFullReport(message)
         if response.status == _TOO_MANY_REQUESTS:
             return Throttled(message, _retry_after_seconds(response))
         if response.status in (401, 403):

@@ -11,13 +11,13 @@ import msgspec
 
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node.spool import EncodedSample
+from fleet_smi.node.buffered_sample import BufferedSample
 from fleet_smi.wire.report import encode_snapshot
 
 logger = logging.getLogger(__name__)
 
 
-def adopt_samples(samples: Iterable[EncodedSample], latest: Snapshot) -> list[EncodedSample]:
+def adopt_samples(samples: Iterable[BufferedSample], latest: Snapshot) -> list[BufferedSample]:
     """Return the samples of this machine, under the node id of its latest sample.
 
     Those of another machine are left out: it sends them itself.
@@ -29,9 +29,11 @@ def adopt_samples(samples: Iterable[EncodedSample], latest: Snapshot) -> list[En
     return [sample for sample in adopted if sample is not None]
 
 
-def _adopt(sample: EncodedSample, latest: Snapshot) -> EncodedSample | None:
+def _adopt(sample: BufferedSample, latest: Snapshot) -> BufferedSample | None:
+    if sample.snapshot is not None and sample.snapshot.node_id == latest.node_id:
+        return sample  # nearly every one
     if sample.run_id == latest.run_id and latest.node_id.encode() in sample.data:
-        return sample  # nearly every one: it is not decoded
+        return sample  # it is not decoded
     try:
         snapshot = msgspec.msgpack.decode(sample.data, type=Snapshot)
     except (ValueError, RecursionError):
@@ -40,7 +42,8 @@ def _adopt(sample: EncodedSample, latest: Snapshot) -> EncodedSample | None:
         return None
     if snapshot.node_id == latest.node_id:
         return sample
-    return sample._replace(data=encode_snapshot(with_node_id(snapshot, latest.node_id)))
+    data = encode_snapshot(with_node_id(snapshot, latest.node_id))
+    return BufferedSample(sample.run_id, sample.sequence, data)
 
 
 def _is_of_another_machine(snapshot: Snapshot, latest: Snapshot) -> bool:

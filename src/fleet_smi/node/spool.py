@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from fleet_smi.errors import UsageError
+from fleet_smi.node.buffered_sample import BufferedSample
 
 MAX_BATCH_SAMPLES = 100
 MAX_BATCH_BYTES = 1 << 20
@@ -30,14 +31,6 @@ _HEADER = struct.Struct("<II")  # length and CRC-32 of a record
 _MAX_SAMPLE_BYTES = 8 << 20  # a damaged record must not expand into all of the memory
 _COMPRESSION_LEVEL = 1  # the cheapest; an hour of samples still fits
 _T = TypeVar("_T")
-
-
-class EncodedSample(NamedTuple):
-    """One encoded snapshot, identified by the agent's run and its sequence number."""
-
-    run_id: str | None
-    sequence: int
-    data: bytes
 
 
 class _Key(Struct):
@@ -83,7 +76,7 @@ class Spool:
         """The segment after this one, or the first; `None` after the last."""
         return next((other for other in self._sizes if number is None or other > number), None)
 
-    def append(self, sample: EncodedSample) -> None:
+    def append(self, sample: BufferedSample) -> None:
         """Write a sample that is newer than all others here; raise `OSError` if that fails."""
         into, record = self._segment_with_room(len(sample.data)), _record(sample.data)
         # Not synced: a killed agent loses nothing. A power failure may tear the last records,
@@ -95,20 +88,20 @@ class Spool:
             self._seal()  # reading stops at a torn record: what follows needs a new segment
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def prepend(self, samples: Iterable[EncodedSample]) -> None:
+    def prepend(self, samples: Iterable[BufferedSample]) -> None:
         """Write samples that are older than all others here."""
         number = min(self._sizes, default=_FIRST_NUMBER) - 1
         self._write(number, [_record(sample.data) for sample in samples])
         self._sizes = dict(sorted(self._sizes.items()))
 
-    def append_segment(self, samples: Iterable[EncodedSample]) -> int:
+    def append_segment(self, samples: Iterable[BufferedSample]) -> int:
         """Write samples newer than all others here as a segment of their own; its number."""
         self._seal()
         number = max(self._sizes, default=_FIRST_NUMBER) + 1
         self._write(number, [_record(sample.data) for sample in samples])
         return number
 
-    def load_segment(self, number: int) -> list[EncodedSample]:
+    def load_segment(self, number: int) -> list[BufferedSample]:
         """Read the intact records of a segment; it is not appended to any more."""
         if self._open is not None and self._open.number == number:
             self._seal()
@@ -241,11 +234,11 @@ def _record(data: bytes) -> bytes:
     return _HEADER.pack(*_header(packed)) + packed
 
 
-def _sample(record: bytes) -> EncodedSample | None:
+def _sample(record: bytes) -> BufferedSample | None:
     # An intact record can still be of another version: it is skipped, not an error.
     try:
         data = zlib.decompressobj().decompress(record, _MAX_SAMPLE_BYTES)
         key = msgspec.msgpack.decode(data, type=_Key)
     except (zlib.error, ValueError, RecursionError):
         return None
-    return EncodedSample(key.run_id, key.sequence, data)
+    return BufferedSample(key.run_id, key.sequence, data)

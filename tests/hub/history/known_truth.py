@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.buffered_sample import BufferedSample
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets.push import PushOutlet
-from fleet_smi.node.spool import EncodedSample, Spool
+from fleet_smi.node.spool import Spool
 from fleet_smi.wire.report import Receipt, encode_snapshot
 from tests.builders import gpu, process, snapshot
 
@@ -110,7 +111,7 @@ class BacklogAgent:
         self._outlet: PushOutlet | None = None
         self._spool = Spool(str(self._files))
         for number in range(truth.samples):
-            taken = EncodedSample("run", number, encode_snapshot(truth.sample(number)))
+            taken = BufferedSample("run", number, encode_snapshot(truth.sample(number)))
             self._spool.append(taken)
         self._backlog = set(self._files.iterdir())
 

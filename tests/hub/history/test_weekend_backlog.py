@@ -19,10 +19,11 @@ from fleet_smi.hub.history.storage.store import open_history
 from fleet_smi.model.history import Occupancy
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.buffered_sample import BufferedSample
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets.push import PushOutlet
-from fleet_smi.node.spool import EncodedSample, Spool
+from fleet_smi.node.spool import Spool
 from fleet_smi.wire.report import Receipt, encode_snapshot
 from tests.builders import gpu, process, snapshot
 from tests.machines import wait_until
@@ -61,7 +62,7 @@ class Agent:
         self._spool = Spool(str(self._folder / "spool"))
         for sequence in range(SAMPLES):
             taken = self._sample(sequence, start + sequence * INTERVAL_SECONDS)
-            self._spool.append(EncodedSample("run", sequence, encode_snapshot(taken)))
+            self._spool.append(BufferedSample("run", sequence, encode_snapshot(taken)))
         self._sequence = SAMPLES
         self._outlet: PushOutlet | None = None
         self._session: RecordingSession | None = None

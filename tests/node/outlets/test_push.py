@@ -11,7 +11,7 @@ import pytest
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import Refused, Unreachable
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.node import retry
+from fleet_smi.node import compact_base, retry
 from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
@@ -25,9 +25,13 @@ from tests.node.fake_hub import FakeHub
 Start = Callable[..., PushOutlet]
 
 
-@pytest.fixture
-def sink() -> Iterator[FakeHub]:
+@pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
+def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeHub]:
+    """A hub that reads reports up to this version; an agent with a credential sends it those."""
     with FakeHub() as started:
+        if request.param == 2:
+            started.reads_compact = True
+            CredentialFile(str(tmp_path)).store(started.url, "own-token-of-id-of-gpu01")
         yield started
 
 
@@ -239,6 +243,7 @@ def test_a_failed_single_report_is_an_error_and_the_sample_is_spooled(
     assert sink.sequences() == {1, 2}
 
 
+@pytest.mark.parametrize("sink", [1], indirect=True)
 def test_a_node_joins_once_and_then_uses_its_own_credential(
     sink: FakeHub, start: Start, tmp_path: Path
 ) -> None:
@@ -255,6 +260,7 @@ def test_a_node_joins_once_and_then_uses_its_own_credential(
     assert (tmp_path / "credential.json").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("sink", [1], indirect=True)
 def test_a_refused_join_says_what_to_do(sink: FakeHub, start: Start) -> None:
     sink.error = 401, "unauthorized"
     with pytest.raises(Refused, match="join-command"):
@@ -269,3 +275,64 @@ def test_closing_leaves_no_thread(sink: FakeHub, start: Start) -> None:
     (own,) = (each for each in set(threading.enumerate()) - before if each.name == "push")
     outlet.close()
     wait_until(lambda: not own.is_alive())
+
+
+def deliver_each(sink: FakeHub, outlet: PushOutlet, *sequences: int) -> int:
+    """Deliver one sample after the other; return how many came as compact reports."""
+    before = sink.compact_count
+    for sequence in sequences:
+        sent = taken(sequence)
+        outlet.deliver(sent)
+        assert sink.received[-1] == sent
+    return sink.compact_count - before
+
+
+def test_reports_are_compact_after_a_full_one_and_a_full_one_comes_again_and_again(
+    sink: FakeHub, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outlet = start()
+    assert deliver_each(sink, outlet, 1, 2, 3, 4, 5) == (4 if sink.reads_compact else 0)
+    outlet.close()
+    again = start()
+    assert deliver_each(sink, again, 6) == 0, "the agent was restarted"
+    monkeypatch.setattr(compact_base, "FULL_REPORT_SECONDS", 0.0)
+    deliver_each(sink, again, 7)
+    again.close()
+    assert deliver_each(sink, start(), 8, 9, 10) == 0, "each is due to be a full one"
+
+
+@pytest.mark.parametrize("sink", [2], indirect=True)
+def test_after_a_refused_compact_report_the_full_one_follows_at_once_and_for_a_while(
+    sink: FakeHub, start: Start
+) -> None:
+    outlet = start()
+    deliver_each(sink, outlet, 1, 2)
+    sink.latest = None
+    requests = len(sink.requests)
+    assert deliver_each(sink, outlet, 3, 4, 5) == 0
+    assert len(sink.requests) - requests == 4, "one was refused"
+
+
+@pytest.mark.parametrize("sink", [2], indirect=True)
+def test_after_any_failure_the_next_report_is_a_full_one(sink: FakeHub, start: Start) -> None:
+    outlet = start()
+    deliver_each(sink, outlet, 1, 2)
+    sink.error = 503, "busy"
+    with pytest.raises(Unreachable):
+        outlet.deliver(taken(3))
+    sink.error = None
+    before = sink.compact_count
+    outlet.deliver(taken(4))
+    assert (sink.sequences(), sink.compact_count) == ({1, 2, 3, 4}, before)
+    outlet.deliver(taken(5))
+    outlet.deliver(taken(6))
+    assert sink.compact_count > before
+
+
+@pytest.mark.parametrize("sink", [2], indirect=True)
+def test_what_is_not_only_figures_is_sent_in_full(sink: FakeHub, start: Start) -> None:
+    outlet = start()
+    deliver_each(sink, outlet, 1, 2)
+    before = sink.compact_count
+    outlet.deliver(snapshot(gpu(), gpu(1), sequence=3, run_id="run", taken_at=time.time()))
+    assert (sink.compact_count, len(sink.received[-1].gpus)) == (before, 2)

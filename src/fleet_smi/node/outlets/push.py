@@ -6,23 +6,34 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.client.connection import HubConnection
-from fleet_smi.errors import DeliveryError, OutOfOrder, Throttled, Undecodable, UsageError
+from fleet_smi.errors import (
+    DeliveryError,
+    NeedsFullReport,
+    OutOfOrder,
+    Throttled,
+    Undecodable,
+    UnsupportedVersion,
+    UsageError,
+)
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
+from fleet_smi.node.buffered_sample import BufferedSample
+from fleet_smi.node.compact_base import CompactBase
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.node.retry import backoff_seconds
-from fleet_smi.node.spool import EncodedSample, Spool
+from fleet_smi.node.spool import Spool
 from fleet_smi.paths import ensure_private_folder
-from fleet_smi.wire.report import Receipt, encode_snapshot
+from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
 
 _CATCH_UP_PAUSE_SECONDS = 0.5
 _CLOSE_TIMEOUT_SECONDS = 0.5
 _UNRECORDED_RETRY_SECONDS = 30.0
+_FIRST_SAMPLE_BYTES = 8 << 10  # of a machine with eight GPUs
 
 
 class PushOutlet:
@@ -37,7 +48,9 @@ class PushOutlet:
         self._latest: Snapshot | None = None
         self._hub_run: str | None = None
         self._is_recorded = True  # else the history of the hub was full, by the last receipt
-        self._newest: EncodedSample | None = None
+        self._newest: BufferedSample | None = None
+        self._sample_bytes = _FIRST_SAMPLE_BYTES  # of the last one that was encoded
+        self._compact_base = CompactBase()
         self._lock = threading.Lock()  # guards the buffer
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -74,7 +87,7 @@ class PushOutlet:
 
     def _add(self, snapshot: Snapshot) -> None:
         self._latest = snapshot
-        sample = EncodedSample(snapshot.run_id, snapshot.sequence, encode_snapshot(snapshot))
+        sample = BufferedSample.from_snapshot(snapshot, self._sample_bytes)
         self._newest = sample
         with self._lock:
             self._buffer.add(sample)
@@ -110,7 +123,7 @@ class PushOutlet:
         # Cleared before the buffer is read again: a sample added meanwhile is not missed.
         self._wake.clear()
 
-    def _resend(self, sample: EncodedSample) -> bool:
+    def _resend(self, sample: BufferedSample) -> bool:
         """Send a sample again, for its receipt; return false if all the others must be, too."""
         try:
             receipt = self._post([sample], self._hub_run)
@@ -141,7 +154,7 @@ class PushOutlet:
             raise
         return len(batch)
 
-    def _post_batch(self, batch: list[EncodedSample]) -> None:
+    def _post_batch(self, batch: list[BufferedSample]) -> None:
         try:
             receipt: Receipt | None = self._post(batch, self._hub_run)
         except Undecodable:
@@ -151,12 +164,43 @@ class PushOutlet:
         else:
             self._handle_receipt(receipt)
 
-    def _post(self, batch: list[EncodedSample], hub: str | None) -> Receipt:
+    def _post(self, batch: list[BufferedSample], hub: str | None) -> Receipt:
+        """Send a report: a compact one, if it is of one live sample and the hub has its base."""
+        # Taken first: the sample gives it up when it is encoded.
+        snapshot = batch[-1].snapshot
+        try:
+            receipt = None
+            if hub is not None and snapshot is not None and len(batch) == 1:
+                receipt = self._post_compact(snapshot, hub)
+            if receipt is None:
+                receipt = self._post_full(batch, hub)
+                self._compact_base.acknowledge_full(snapshot, receipt)
+        except DeliveryError:
+            self._compact_base.forget()
+            raise
+        return receipt
+
+    def _post_compact(self, snapshot: Snapshot, hub: str) -> Receipt | None:
+        """Send a compact report; return `None` where the full one has to be sent instead."""
+        report = self._compact_base.compact(snapshot) if self._session.has_credential else None
+        if report is None:
+            return None
+        try:
+            receipt = self._session.send_compact(report, hub)
+        except (NeedsFullReport, Undecodable, UnsupportedVersion):
+            self._compact_base.pause()
+            return None
+        self._compact_base.acknowledge_compact()
+        return receipt
+
+    def _post_full(self, batch: list[BufferedSample], hub: str | None) -> Receipt:
         latest = self._latest
         node = ("", "", None) if latest is None else (latest.node_id, latest.name, latest.boot_id)
-        return self._session.send_report([sample.data for sample in batch], *node, hub=hub)
+        receipt = self._session.send_report([sample.data for sample in batch], *node, hub=hub)
+        self._sample_bytes = batch[-1].size_bytes
+        return receipt
 
-    def _post_one_by_one(self, batch: list[EncodedSample]) -> Receipt | None:
+    def _post_one_by_one(self, batch: list[BufferedSample]) -> Receipt | None:
         """Send each sample alone: one that the hub cannot decode must not cost the others.
 
         Returns the last receipt; `None` where it could decode no sample at all.
