@@ -10,8 +10,9 @@ import pytest
 
 from fleet_smi.fleet import device_standings
 from fleet_smi.fleet.device_standings import StateTransition
-from fleet_smi.fleet.fleet import FleetState
-from fleet_smi.model.snapshot import Gpu
+from fleet_smi.fleet.fleet import FleetChange, FleetState
+from fleet_smi.model.snapshot import Gpu, Snapshot
+from fleet_smi.model.snapshot_figures import figures_of, with_figures
 from fleet_smi.model.verdict import live_standing
 from fleet_smi.model.verdict.hysteresis import (
     SampleTiming,
@@ -96,15 +97,15 @@ def compare_node(seed: int) -> int:
     node, rng, reference = RandomNode(seed), Random(seed), FullJudgement()
     fleet, samples = FleetState(node.thresholds), 0
     # How often somebody looks: what is put off must be the same after any number of samples.
-    looks = rng.choice((0.02, 0.2, 1.0))
+    looks, as_figures = rng.choice((0.02, 0.2, 1.0)), rng.random() < 0.5
     for number in range(REPORTS_PER_NODE):
         snapshot = node.next_snapshot()
-        change = fleet.apply(snapshot, node.at)
+        change = send(fleet, snapshot, node.at, as_figures=as_figures)
         assert change is not None
         at = change.at
         timing = SampleTiming(at, snapshot.interval_seconds, at - snapshot.taken_at)
-        # With those that are missing from the report.
-        gpus = fleet._nodes[NODE].gpus
+        missing = [each.gpu for each in fleet._nodes[NODE].inventory.missing.values()]
+        gpus = (*snapshot.gpus, *missing)
         transitions = reference.judge(gpus, timing, node.thresholds)
         samples += len(reference.standings)
 
@@ -113,6 +114,7 @@ def compare_node(seed: int) -> int:
         assert set(change.occupancy_changed) == reference.occupancy_changed, case
         if rng.random() < looks:
             assert dict(change.standings) == reference.standings, case
+            assert change.snapshot == snapshot, case
         if rng.random() < 0.002:
             shift = rng.choice((-3600.0, 7200.0))
             fleet.shift_times(shift)
@@ -121,3 +123,30 @@ def compare_node(seed: int) -> int:
                 uuid: shift_standing(each, shift) for uuid, each in reference.standings.items()
             }
     return samples
+
+
+def send(
+    fleet: FleetState, snapshot: Snapshot, at: float, *, as_figures: bool
+) -> FleetChange | None:
+    """Apply a report: where only figures differ from the one before, by these alone."""
+    base = fleet.figure_reports.base(NODE)
+    if as_figures and base is not None:
+        figures = figures_of(snapshot)
+        if has_same_shape(base.base, snapshot) and with_figures(base.base, figures) == snapshot:
+            return fleet.figure_reports.apply(NODE, figures, at)
+    return fleet.apply(snapshot, at)
+
+
+def has_same_shape(base: Snapshot, snapshot: Snapshot) -> bool:
+    before, after = figures_of(base), figures_of(snapshot)
+    return [
+        len(before.gpus[0]),
+        len(before.instances[0]),
+        [len(gpu.processes or ()) for gpu in base.gpus],
+        [len(part.processes or ()) for gpu in base.gpus for part in gpu.instances],
+    ] == [
+        len(after.gpus[0]),
+        len(after.instances[0]),
+        [len(gpu.processes or ()) for gpu in snapshot.gpus],
+        [len(part.processes or ()) for gpu in snapshot.gpus for part in gpu.instances],
+    ]

@@ -4,9 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.model.fleet import State, Verdict
 from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.model.snapshot_figures import GPU_FIELDS, SnapshotFigures
 from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing, apply_sample, shift_standing
 from fleet_smi.model.verdict.live_standing import (
     NO_SAMPLE,
@@ -16,6 +19,17 @@ from fleet_smi.model.verdict.live_standing import (
 )
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.verdict.window import max_gap_seconds, mean_weight
+
+_BUSY, _ENCODER, _DECODER, _MEMORY, _POWER = [
+    GPU_FIELDS.index(field)
+    for field in (
+        "busy_percent",
+        "encoder_percent",
+        "decoder_percent",
+        "memory_used_bytes",
+        "power_watts",
+    )
+]
 
 
 class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
@@ -34,13 +48,23 @@ class DeviceStandings(Mapping[str, Standing]):
     report before, or whose use has ended or come back since, and of those that are gone.
     """
 
-    __slots__ = ("_at", "_gpus", "_live", "_of_gpus", "_skew", "_thresholds", "occupancy_changed")
+    __slots__ = (
+        "_at",
+        "_figures",
+        "_gpus",
+        "_live",
+        "_of_gpus",
+        "_skew",
+        "_thresholds",
+        "occupancy_changed",
+    )
 
     def __init__(self, standings: Mapping[str, Standing] | None = None) -> None:
         self._live = {uuid: LiveStanding(each) for uuid, each in (standings or {}).items()}
         # Those of whole GPUs, in the order of the latest sample.
         self._of_gpus: list[LiveStanding] = []
         self._gpus: Sequence[Gpu] = ()
+        self._figures: SnapshotFigures | None = None  # of the latest sample, if they are newer
         self._at = -inf
         self._skew = 0.0
         self._thresholds = DEFAULT_THRESHOLDS
@@ -85,8 +109,46 @@ class DeviceStandings(Mapping[str, Standing]):
         self.occupancy_changed = ()
         if others or len(gpus) != len(self._gpus):
             transitions = self._judge_in_full(gpus, others, timing, thresholds)
-        self._at, self._skew, self._gpus = timing.at, timing.skew, gpus
+        self._at, self._skew, self._gpus, self._figures = timing.at, timing.skew, gpus, None
         self._thresholds = thresholds
+        return transitions
+
+    def judge_figures(
+        self,
+        sample: NodeSample,
+        before: NodeSample,
+        timing: SampleTiming,
+        thresholds: Thresholds,
+    ) -> tuple[StateTransition, ...]:
+        """Like `judge`, of a sample in which only figures differ from the one before."""
+        step, columns, live = self._step(timing, thresholds), sample.figures.gpus, self._of_gpus
+        if step is None or len(columns[0]) != len(live):
+            return self.judge(sample.snapshot.gpus, timing, thresholds)
+        for position in sample.changed_uses(before):
+            live[position].end_steadiness()
+        others = [
+            one
+            for one, busy, encoder, decoder, used, watts in zip(
+                live,
+                columns[_BUSY],
+                columns[_ENCODER],
+                columns[_DECODER],
+                columns[_MEMORY],
+                columns[_POWER],
+                strict=True,
+            )
+            if not one.add_steady(busy, encoder, decoder, used, watts, step)
+        ]
+        transitions: tuple[StateTransition, ...] = ()
+        self.occupancy_changed = ()
+        if others:
+            positions = [position for position, one in enumerate(live) if one in others]
+            some, gpus = sample.gpus_at(positions), [*self._gpus]
+            for position, gpu in zip(positions, some, strict=True):
+                gpus[position] = gpu
+            transitions = self._judge_in_full(gpus, some, timing, thresholds)
+            self._gpus = gpus
+        self._at, self._skew, self._figures = timing.at, timing.skew, sample.figures
         return transitions
 
     def shift_times(self, seconds: float) -> None:
@@ -107,7 +169,12 @@ class DeviceStandings(Mapping[str, Standing]):
         return SampleStep(at, before_at, weight, thresholds)
 
     def _latest(self, live: LiveStanding) -> LatestSample:
-        return LatestSample(self._gpus[self._of_gpus.index(live)], self._skew)
+        position = self._of_gpus.index(live)
+        gpu = self._gpus[position]
+        if self._figures is not None:
+            values = [column[position] for column in self._figures.gpus]
+            gpu = replace(gpu, **dict(zip(GPU_FIELDS, values, strict=True)))
+        return LatestSample(gpu, self._skew)
 
     def _judge_in_full(
         self,

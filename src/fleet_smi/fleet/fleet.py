@@ -8,7 +8,8 @@ from math import inf, isfinite
 
 from fleet_smi.fleet.delivery import IdOrigin
 from fleet_smi.fleet.device_standings import StateTransition
-from fleet_smi.fleet.fleet_change import FleetChange, late_change
+from fleet_smi.fleet.figure_reports import MAX_AGE_ERROR_SECONDS, FigureReports
+from fleet_smi.fleet.fleet_change import FleetChange, late_change, node_change
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, NewHome, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
@@ -28,8 +29,6 @@ from fleet_smi.model.views import NodeParts, summarize_nodes
 
 __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTransition", "Via"]
 
-# A larger step back is no error of an age: the windows restart.
-_MAX_AGE_ERROR_SECONDS = 3600.0
 # A tick looks at this part of a large fleet; the hub ticks ten times a second.
 _SILENCE_CHECK_PARTS = 10
 
@@ -59,6 +58,8 @@ class FleetState:
         self.faults = NodeFaults(self._mark_dirty)
         """The parts of single nodes that are set aside because of bugs of the hub."""
         self._machines = MachineIndex(self._nodes, thresholds)
+        self.figure_reports = FigureReports(self._nodes, thresholds, self.apply, self._mark_applied)
+        """Applies reports in which only figures differ from the report before."""
         self._views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
 
     def apply(
@@ -108,26 +109,14 @@ class FleetState:
             begin_unrecorded(node)
         # Newer by its number, older by its time: its age is wrong, as two transports disagree or
         # the node's clock was set before it was sent. A window must never see time run backwards.
-        if 0 < node.at - at <= _MAX_AGE_ERROR_SECONDS:
+        if 0 < node.at - at <= MAX_AGE_ERROR_SECONDS:
             at = node.at
         snapshot = self._update_inventory(node, snapshot, at)
         self._machines.update_if_changed(node, snapshot)
         node.address = address
         transitions = node.update(snapshot, at, self.thresholds)
-        self._mark_dirty(node.node_id)
-        if self.faults:
-            self.faults.clear("report", node.node_id)
-            self.faults.clear("restore", node.node_id)
-        return FleetChange(
-            snapshot=snapshot,
-            at=at,
-            reported_uuids=node.reported_uuids,
-            via=via,
-            is_first=first,
-            transitions=transitions,
-            standings=node.standings,
-            occupancy_changed=node.standings.occupancy_changed,
-        )
+        self._mark_applied(node.node_id)
+        return node_change(node, via, transitions, is_first=first)
 
     def add_target(self, via: Via) -> None:
         """List a target before its first report."""
@@ -142,7 +131,7 @@ class FleetState:
         """Remove a target that is gone from the list, unless a node has reported that way."""
         self.identities.release(via)
         node = self._routes.node(via)
-        if node is not None and node.snapshot is None:
+        if node is not None and node.sample is None:
             self.remove(node.node_id)
 
     def record_failure(self, via: Via, message: str, at: float) -> None:
@@ -235,7 +224,7 @@ class FleetState:
         if delay_seconds > self.delay_seconds:
             # Nodes that were silent may not be any more, and then become so again.
             for node in self._nodes.values():
-                if node.wake_at == inf and node.snapshot is not None:
+                if node.wake_at == inf and node.sample is not None:
                     node.wake_at = node.silent_at(self.thresholds)
                     self._mark_dirty(node.node_id)
         self.delay_seconds = delay_seconds
@@ -320,8 +309,15 @@ class FleetState:
     def name_and_labels(self, node_id: str) -> tuple[str, dict[str, str]]:
         """Return the name and the labels of a known node."""
         node = self._nodes[node_id]
-        own = {} if node.snapshot is None else node.snapshot.labels
+        own = {} if node.base is None else node.base.labels
         return node.name, own | node.given_labels
+
+    def _mark_applied(self, node_id: str) -> None:
+        """Mark a node as changed by a report that could be applied."""
+        self._mark_dirty(node_id)
+        if self.faults:
+            self.faults.clear("report", node_id)
+            self.faults.clear("restore", node_id)
 
     def _mark_dirty(self, node_id: str) -> None:
         """Mark a node as changed."""

@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from fleet_smi.fleet.device_standings import DeviceStandings, StateTransition
 from fleet_smi.fleet.inventory import Inventory, gpus_with_missing
+from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.fleet.via import Via, find_ssh_host
 from fleet_smi.model.fleet import NodeView, Verdict
 from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.sequences import SequenceTracker
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
+from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.model.uuids import snapshot_uuids
 from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing
 from fleet_smi.model.verdict.judge import apply_silence, silence_timeout
@@ -60,18 +62,18 @@ class NodeState:
     """
 
     __slots__ = (
+        "_gpus",
         "address",
         "at",
         "failures",
         "given_labels",
         "given_name",
-        "gpus",
         "inventory",
         "node_id",
         "reported_uuids",
+        "sample",
         "saved_name",
         "sequences",
-        "snapshot",
         "sort_key",
         "standings",
         "unrecorded_since",
@@ -83,7 +85,8 @@ class NodeState:
     def __init__(self, node_id: str, via: Via | None = None) -> None:
         self.node_id = node_id
         self.via = via
-        self.snapshot: Snapshot | None = None
+        self.sample: NodeSample | None = None
+        self._gpus: tuple[Gpu, ...] | None = ()
         self.address: str | None = None
         self.at, self.wake_at = -inf, inf
         self.unrecorded_since: tuple[str | None, int, float] | None = None
@@ -94,18 +97,41 @@ class NodeState:
         self.vias: set[Via] = set()
         self.failures: dict[Via, str] = {}
         self.reported_uuids: list[str] = []
-        self.gpus: tuple[Gpu, ...] = ()
         self.standings = DeviceStandings()
         self.inventory = Inventory()
         self.update_sort_key()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The latest snapshot, made from the latest figures when it is read."""
+        return None if self.sample is None else self.sample.snapshot
+
+    @property
+    def latest(self) -> NodeSample:
+        """The latest sample of a node that has reported."""
+        if self.sample is None:
+            raise LookupError(f"{self.node_id} has not reported")
+        return self.sample
+
+    @property
+    def base(self) -> Snapshot | None:
+        """A snapshot that has all of the latest but its figures, which may be older."""
+        return None if self.sample is None else self.sample.base
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs of the latest snapshot, and those that are missing from it."""
+        if self._gpus is None:
+            self._gpus = () if self.sample is None else self.sample.snapshot.gpus
+        return self._gpus
 
     @property
     def name(self) -> str:
         """The administrator's name for it, else its own, else what its source calls it."""
         if self.given_name is not None:
             return self.given_name
-        if self.snapshot is not None:
-            return self.snapshot.name
+        if self.base is not None:
+            return self.base.name
         if self.saved_name is not None:
             return self.saved_name
         return self.node_id if self.via is None else self.via.target
@@ -113,7 +139,7 @@ class NodeState:
     @property
     def ssh_host(self) -> str | None:
         """Where ssh reaches it: the ssh target, else an address or the name that it reports."""
-        return find_ssh_host(self.vias, self.snapshot)
+        return find_ssh_host(self.vias, self.base)
 
     @property
     def failure_message(self) -> str | None:
@@ -122,16 +148,16 @@ class NodeState:
 
     def is_older_than(self, snapshot: Snapshot, at: float) -> bool:
         """Return whether a snapshot that was taken at `at` is newer than the latest."""
-        latest = self.snapshot
+        latest = self.sample
         if latest is None:
             return True
         if snapshot.run_id is not None:
             # Sequence numbers and the hub's clock can be trusted; the node's clock cannot.
-            same_run = snapshot.run_id == latest.run_id
+            same_run = snapshot.run_id == latest.base.run_id
             return snapshot.sequence > latest.sequence if same_run else at > self.at
         if snapshot.taken_at > latest.taken_at:
             return True
-        if snapshot.boot_id == latest.boot_id and snapshot.sequence > latest.sequence:
+        if snapshot.boot_id == latest.base.boot_id and snapshot.sequence > latest.sequence:
             return True  # the node's clock was set back
         # A node whose clock was far ahead must not be locked out until that time has come.
         ahead = latest.taken_at > self.at + _CLOCK_AHEAD_SECONDS
@@ -141,20 +167,34 @@ class NodeState:
         self, snapshot: Snapshot, at: float, thresholds: Thresholds
     ) -> tuple[StateTransition, ...]:
         """Replace the latest snapshot by a newer one, judge it, and return the transitions."""
-        renamed = self.snapshot is None or snapshot.name != self.snapshot.name
-        before = self.snapshot, self.at, self.gpus, self.wake_at
-        self.snapshot, self.at = snapshot, at
-        try:
-            self.gpus = gpus_with_missing(snapshot, self.inventory)
-            self.wake_at = self.silent_at(thresholds)
-            transitions = self._judge(snapshot, thresholds)
-        except Exception:
-            # Back to the last report that could be judged: standings belong to its GPUs.
-            self.snapshot, self.at, self.gpus, self.wake_at = before
-            raise
+        renamed = self.base is None or snapshot.name != self.base.name
+        gpus = gpus_with_missing(snapshot, self.inventory)
+        transitions = self._update(NodeSample(snapshot), gpus, at, thresholds)
         if renamed:
             self.update_sort_key()
         return transitions
+
+    def update_figures(
+        self, figures: SnapshotFigures, at: float, thresholds: Thresholds
+    ) -> tuple[StateTransition, ...]:
+        """Like `update`, by figures that are newer than those of the latest snapshot.
+
+        No snapshot is made where the figures cannot change a state.
+        """
+        return self._update(NodeSample(self.latest.base, figures), None, at, thresholds)
+
+    def _update(
+        self, sample: NodeSample, gpus: tuple[Gpu, ...] | None, at: float, thresholds: Thresholds
+    ) -> tuple[StateTransition, ...]:
+        before = self.sample, self.at, self._gpus, self.wake_at
+        self.sample, self.at, self._gpus = sample, at, gpus
+        try:
+            self.wake_at = self.silent_at(thresholds)
+            return self._judge(sample, before[0], thresholds)
+        except Exception:
+            # Back to the last report that could be judged: standings belong to its GPUs.
+            self.sample, self.at, self._gpus, self.wake_at = before
+            raise
 
     def update_sort_key(self) -> None:
         """Recompute the sort key after the name changed."""
@@ -166,10 +206,15 @@ class NodeState:
         self.given_labels = other.given_labels | self.given_labels
         self.update_sort_key()
 
-    def _judge(self, snapshot: Snapshot, thresholds: Thresholds) -> tuple[StateTransition, ...]:
-        """Judge every GPU and instance of the latest snapshot by its window."""
-        timing = SampleTiming(self.at, snapshot.interval_seconds, self.at - snapshot.taken_at)
-        return self.standings.judge(self.gpus, timing, thresholds)
+    def _judge(
+        self, sample: NodeSample, before: NodeSample | None, thresholds: Thresholds
+    ) -> tuple[StateTransition, ...]:
+        """Judge every GPU and instance of the latest sample by its window."""
+        skew = self.at - sample.taken_at
+        timing = SampleTiming(self.at, sample.base.interval_seconds, skew)
+        if before is None or self._gpus is not None:
+            return self.standings.judge(self.gpus, timing, thresholds)
+        return self.standings.judge_figures(sample, before, timing, thresholds)
 
     def shift_times(self, seconds: float, thresholds: Thresholds) -> None:
         """Move all times, because the hub's clock was set."""
@@ -192,7 +237,7 @@ class NodeState:
 
     def silent_at(self, thresholds: Thresholds) -> float:
         """Return when it becomes silent without a further report."""
-        interval = None if self.snapshot is None else self.snapshot.interval_seconds
+        interval = None if self.sample is None else self.sample.base.interval_seconds
         timeout = silence_timeout(interval, thresholds)
         return inf if timeout is None else self.at + timeout
 
@@ -286,13 +331,13 @@ class NodeState:
 def restore_node(checkpoint: NodeCheckpoint, thresholds: Thresholds) -> NodeState:
     """Rebuild the state of a node from its checkpoint."""
     node = NodeState(checkpoint.node_id, checkpoint.via)
-    node.snapshot, node.at = checkpoint.snapshot, checkpoint.at
+    node.sample, node.at = NodeSample(checkpoint.snapshot), checkpoint.at
     node.given_name, node.given_labels = checkpoint.given_name, checkpoint.given_labels
     node.sequences, node.vias = checkpoint.sequences, set(checkpoint.ways)
     node.standings = DeviceStandings(checkpoint.standings)
     node.inventory = checkpoint.inventory
     node.reported_uuids = snapshot_uuids(checkpoint.snapshot)
-    node.gpus = gpus_with_missing(checkpoint.snapshot, checkpoint.inventory)
+    node._gpus = gpus_with_missing(checkpoint.snapshot, checkpoint.inventory)
     node.wake_at = node.silent_at(thresholds)
     node.update_sort_key()
     return node

@@ -93,5 +93,5 @@ def _with_shared_id_warning(
 
 def _describe(node: NodeState) -> str:
     """Return its name with an address: machines that share an id may share a name, too."""
-    addresses = () if node.snapshot is None else node.snapshot.host.addresses
+    addresses = () if node.base is None else node.base.host.addresses
     return f"{node.name} ({addresses[0] if addresses else node.node_id})"

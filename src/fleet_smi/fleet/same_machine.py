@@ -66,7 +66,7 @@ class MachineIndex:
 
     def update_if_changed(self, node: NodeState, snapshot: Snapshot) -> None:
         """Index a node by its next snapshot, where that differs: it hardly ever does."""
-        before = node.snapshot
+        before = node.base
         if (
             before is None
             or (before.name, before.host.addresses) != (snapshot.name, snapshot.host.addresses)

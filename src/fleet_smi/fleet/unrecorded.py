@@ -7,8 +7,8 @@ from fleet_smi.model.snapshot import Snapshot
 def begin_unrecorded(node: NodeState) -> None:
     """Remember what is recorded of a node, before a report that is not."""
     if node.unrecorded_since is None:
-        latest = node.snapshot
-        run_id, sequence = (None, -1) if latest is None else (latest.run_id, latest.sequence)
+        latest = node.sample
+        run_id, sequence = (None, -1) if latest is None else (latest.base.run_id, latest.sequence)
         node.unrecorded_since = run_id, sequence, node.at
 
 

@@ -162,7 +162,7 @@ class Hub:
                 self.history.record(change)
             # It fills a gap below a sequence number that may be called durable already.
             if change.is_late:
-                self._checkpointer.invalidate(change.snapshot.node_id)
+                self._checkpointer.invalidate(change.node_id)
 
     def _check_room(self, node_id: str, via: Via) -> None:
         """Raise `Refused` if this is a new node and the fleet is full."""

@@ -28,7 +28,7 @@ from fleet_smi.model.verdict.process_group import summarize_processes
 from fleet_smi.model.verdict.readings import MAX_WATTS, memory_band, video_load
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.throttling import throttle_kind
-from fleet_smi.model.verdict.unattributed_load import is_load_over, is_power_low, is_power_over
+from fleet_smi.model.verdict.unattributed_load import is_load_over, is_power_low, power_threshold
 from fleet_smi.model.verdict.verdict_input import VerdictInput
 from fleet_smi.model.verdict.window import (
     FULL_PERCENT,
@@ -77,6 +77,7 @@ class LiveStanding:
         "_limit_watts",
         "_may_turn_idle",
         "_memory_band",
+        "_power_threshold",
         "_steady_until",
         "full_from",
         "idle_from",
@@ -95,6 +96,7 @@ class LiveStanding:
     def __init__(self, standing: Standing) -> None:
         self._limit_watts: float | None = None
         self._memory_band: tuple[float, float] | None = None
+        self._power_threshold = 0.0
         self._may_turn_idle = False
         self._set(standing)
 
@@ -180,16 +182,22 @@ class LiveStanding:
         limit, share = self._limit_watts, None
         if power_watts is not None and limit is not None and 0.0 <= power_watts <= MAX_WATTS:
             share = power_watts / limit
+        is_low = share is not None and share < thresholds.idle_power_fraction
+        if load is None and is_low is (self.low_power_from is None):
+            return False  # without a load, power decides
         if not group.computes:
-            if self._memory_band is not None and not _is_within(
-                memory_used_bytes, self._memory_band
-            ):
+            band, over = self._memory_band, self.judged.window.over
+            used = memory_used_bytes
+            if band is not None and (used is None or not band[0] <= used <= band[1]):
                 return False
-            video = video_load(encoder_percent, decoder_percent)
-            recent = self._next_recent(load, video, share, thresholds)
-            if recent is None:
+            if (share is not None and share >= self._power_threshold) is not over.power:
                 return False
-            self.recent = recent
+            if load or over.load or self.recent is not _QUIET:
+                video = video_load(encoder_percent, decoder_percent)
+                recent = self._next_recent(load, video, share, thresholds)
+                if recent is None:
+                    return False
+                self.recent = recent
         elif group.shared:
             if processes is None:
                 return False
@@ -211,11 +219,15 @@ class LiveStanding:
                     self.full_from = None
                 elif self.full_from is None:
                     self.full_from = at
-        if share is None or share >= thresholds.idle_power_fraction:
+        if not is_low:
             self.low_power_from = None
         elif self.low_power_from is None:
             self.low_power_from = at
         return True
+
+    def end_steadiness(self) -> None:
+        """Let the next sample be judged in full: more of the device than its readings differs."""
+        self._steady_until = -inf
 
     def judge(
         self,
@@ -308,10 +320,13 @@ class LiveStanding:
             # Little memory and no load: nobody uses it, whatever it did before.
             over = window.over
             self._may_turn_idle = not (over.memory or over.load or over.power)
+            self._power_threshold = power_threshold(over.power, thresholds)
             if not gpu.memory_shared:  # else the processes alone decide
                 desktop_bytes = group.memory_bytes if group.desktop else None
                 self._memory_band = memory_band(gpu, thresholds, over.memory, desktop_bytes)
-                if not _is_within(gpu.memory_used_bytes, self._memory_band):
+                lowest, highest = self._memory_band
+                used = gpu.memory_used_bytes
+                if used is None or not lowest <= used <= highest:
                     return
         limit = gpu.power_limit_watts
         is_valid = limit is not None and 0.0 < limit <= MAX_WATTS
@@ -326,12 +341,8 @@ class LiveStanding:
     def _next_recent(
         self, load: float | None, video_percent: float, share: float | None, thresholds: Thresholds
     ) -> tuple[float, ...] | None:
-        """Return the last few loads; `None` where load or power crosses its threshold."""
+        """Return the last few loads; `None` where they cross their threshold."""
         over, recent = self.judged.window.over, self.recent
-        if is_power_over(share, over.power, thresholds) is not over.power:
-            return None
-        if recent is _QUIET and load == 0.0:
-            return None if over.load else recent
         if load is not None:
             recent = (*recent[1 - RECENT_SAMPLES :], load)
         is_unused = self.judged.group.unoccupied and not over.memory
@@ -346,7 +357,3 @@ class LiveStanding:
         if is_loaded is not over.load:
             return None
         return _QUIET if recent == _QUIET else recent
-
-
-def _is_within(used: int | None, band: tuple[float, float]) -> bool:
-    return used is not None and band[0] <= used <= band[1]

@@ -61,7 +61,11 @@ def check_thresholds(
         is_load_known=valid_percent(gpu.busy_percent) is not None,
     )
     # The power of a whole card says nothing about one of its instances.
-    power = gpu is card and is_power_over(power_share, previous.power, thresholds)
+    power = (
+        gpu is card
+        and power_share is not None
+        and power_share >= power_threshold(previous.power, thresholds)
+    )
     over = memory, load, power
     return level, previous if over == previous else OverThreshold(*over)
 
@@ -71,11 +75,10 @@ def is_power_low(power_share: float | None, thresholds: Thresholds) -> bool:
     return power_share is not None and power_share < thresholds.idle_power_fraction
 
 
-def is_power_over(power_share: float | None, was_over: bool, thresholds: Thresholds) -> bool:
-    """Return whether it draws more than idle power."""
-    if power_share is None:
-        return False
-    return is_over(power_share, thresholds.idle_power_fraction, was_over, _POWER_RELEASE)
+def power_threshold(was_over: bool, thresholds: Thresholds) -> float:
+    """Return the share of its power limit from which on it draws more than idle power."""
+    idle_share = thresholds.idle_power_fraction
+    return _POWER_RELEASE * idle_share if was_over else idle_share
 
 
 def is_load_over(

@@ -77,14 +77,14 @@ class NodeRecorder:
 
         Its figures are skipped when the last sample is less than `min_spacing_seconds` old.
         """
-        at, snapshot = change.at, change.snapshot
+        at, sample = change.at, change.sample
         if (
             not self.last_report_at < at < self._buffer_until
             or at - self.last_report_at > self._silent_after_seconds
             or change.transitions
             or change.reported_uuids is not self._updater.reported_uuids
-            or snapshot.interval_seconds != self._interval_seconds
-            or snapshot.run_id != self._sequences.run_id
+            or sample.base.interval_seconds != self._interval_seconds
+            or sample.base.run_id != self._sequences.run_id
             # Last, because it updates the ledger: no later condition may reject the report.
             or (
                 change.occupancy_changed
@@ -93,9 +93,9 @@ class NodeRecorder:
         ):
             return False
         if at - self._sampled_at >= min_spacing_seconds:
-            self.series.buffer.add(at, snapshot)
+            self.series.buffer.add_sample(at, sample)
             self._sampled_at = at
-        self.last_report_at, self._sequences.sequence = at, snapshot.sequence
+        self.last_report_at, self._sequences.sequence = at, sample.sequence
         return True
 
     def record(

@@ -76,7 +76,7 @@ class HistoryRecorder:
 
     def record(self, change: FleetChange) -> None:
         """Record one report: the latest of its node, or a late one that fills a gap."""
-        node_id, spacing = change.snapshot.node_id, self._spacing
+        node_id, spacing = change.node_id, self._spacing
         try:
             recorder = self._recorders.get(node_id) or self._add_recorder(node_id)
             if change.is_late:

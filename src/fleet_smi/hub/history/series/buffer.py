@@ -5,7 +5,7 @@ Adding a report only packs its figures; statistics are computed later, for many 
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf, isfinite, nan, nextafter
 from operator import attrgetter
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.history.series.codec import column_moves
 from fleet_smi.hub.history.series.sample_format import (
     GAUGES,
@@ -24,22 +25,24 @@ from fleet_smi.hub.history.series.sample_format import (
 from fleet_smi.hub.history.series.slow_figures import SlowFigures
 from fleet_smi.model.figures import RECORDED_NODE_FIGURES
 from fleet_smi.model.snapshot import Host, Snapshot
+from fleet_smi.model.snapshot_figures import GPU_FIELDS, HostFigures, SnapshotFigures
 
 _TIME = struct.Struct("=d")
 
 
-def _memory_percent(host: Host) -> float:
-    used, total = host.memory_used_bytes, host.memory_total_bytes
+def _memory_percent(figures: Host | HostFigures, host: Host) -> float:
+    used, total = figures.memory_used_bytes, host.memory_total_bytes
     return nan if used is None or not total else 100 * used / total
 
 
-# All are attributes of the host but this one, which is computed.
-_NODE_READERS: tuple[Callable[[Host], float | None], ...] = tuple(
-    [
-        _memory_percent if figure.field == "memory_percent" else attrgetter(figure.field)
-        for figure in RECORDED_NODE_FIGURES
-    ]
-)
+def _cpu_percent(figures: Host | HostFigures, _: Host) -> float | None:
+    return figures.cpu_percent
+
+
+# By the figures of a host, and by the host itself.
+_READERS = {"memory_percent": _memory_percent, "cpu_percent": _cpu_percent}
+_NODE_READERS = tuple([_READERS[figure.field] for figure in RECORDED_NODE_FIGURES])
+_GAUGE_COLUMNS = tuple([GPU_FIELDS.index(figure.field) for figure in GAUGES])
 _read_gauges = attrgetter(*[figure.field for figure in GAUGES])
 _INSTANCE_FIELDS = instance_fields(GAUGES)
 _STRIDE = len(GAUGES)
@@ -94,11 +97,33 @@ class SampleBuffer:
         """The time of the first sample; infinite where there is none."""
         return _time_of(self._samples[0]) if self._samples else inf
 
+    def add_sample(self, at: float, sample: NodeSample) -> None:
+        """Append the figures of a sample, without making a snapshot of them where that is easy."""
+        figures = sample.newer_figures
+        if figures is None or figures.instances[0]:
+            self.add(at, sample.snapshot)
+            return
+        host = HostFigures(*figures.host)
+        node = [read(host, sample.base.host) for read in _NODE_READERS]
+        columns = [figures.gpus[position] for position in _GAUGE_COLUMNS]
+        gauges: list[float | None] = list(chain.from_iterable(zip(*columns, strict=True)))
+        self._append(at, node, gauges, figures)
+
     def add(self, at: float, snapshot: Snapshot) -> None:
         """Append the figures of a snapshot."""
-        node = [read(snapshot.host) for read in _NODE_READERS]
+        host = snapshot.host
+        node = [read(host, host) for read in _NODE_READERS]
         gauges: list[float | None] = list(chain.from_iterable(map(_read_gauges, snapshot.gpus)))
-        gpu_count = len(snapshot.gpus)
+        self._append(at, node, gauges, snapshot)
+
+    def _append(
+        self,
+        at: float,
+        node: list[float | None],
+        gauges: list[float | None],
+        source: Snapshot | SnapshotFigures,
+    ) -> None:
+        gpu_count = len(gauges) // _STRIDE
         # Many models never report some gauges; looking for these alone is cheap.
         for offset in self._unknown_gauges:
             if gauges[offset::_STRIDE].count(None) == gpu_count:
@@ -111,8 +136,10 @@ class SampleBuffer:
                 packed = self._format.gauges.pack(at, *node, *gauges)
             except (struct.error, OverflowError):
                 self._unusual = True
-        packed = packed or self._pack_unusual(at, snapshot, node, gauges)
-        self._samples.append(packed + self._slow_figures.packed(at, snapshot, self._format))
+        packed = packed or self._pack_unusual(at, source, node, gauges)
+        self._samples.append(
+            packed + self._slow_figures.packed(at, source, gpu_count, self._format)
+        )
 
     def add_unknown(self, at: float) -> None:
         """Append a sample without any known figure."""
@@ -171,7 +198,7 @@ class SampleBuffer:
     def _pack_unusual(
         self,
         at: float,
-        snapshot: Snapshot,
+        source: Snapshot | SnapshotFigures,
         node: list[float | None],
         gauges: list[float | None],
     ) -> bytes:
@@ -181,8 +208,8 @@ class SampleBuffer:
             offset for offset, column in enumerate(columns) if column.count(None) == len(column)
         ]
         absent = [nan] * (_STRIDE * self._absent_count)
-        others = [*instance_figures(snapshot, _INSTANCE_FIELDS), *absent]
-        unknown = gauges.count(None) - len(self._unknown_gauges) * len(snapshot.gpus)
+        others = [*instance_figures(source, _INSTANCE_FIELDS), *absent]
+        unknown = gauges.count(None) - len(self._unknown_gauges) * (len(gauges) // _STRIDE)
         self._unusual = bool(others or unknown or None in node)
         return pack_figures(self._format.gauges, (at,), [*node, *gauges, *others])
 

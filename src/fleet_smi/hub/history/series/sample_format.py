@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fleet_smi.hub.history.series.layout import GPU_COLUMNS, NODE_COLUMNS, figure_count, gpu_offset
 from fleet_smi.model.figures import RECORDED_GPU_FIGURES, FigureSpec
 from fleet_smi.model.snapshot import Instance, Snapshot
+from fleet_smi.model.snapshot_figures import SnapshotFigures
 
 SampleColumns = tuple[tuple[str, ...], tuple[str, ...]]
 """The names of the figures of the node and of each GPU in packed samples, in order."""
@@ -121,11 +122,15 @@ def instance_fields(figures: Sequence[FigureSpec]) -> list[str | None]:
     return [figure.field if figure.field in fields else None for figure in figures]
 
 
-def instance_figures(snapshot: Snapshot, fields: Sequence[str | None]) -> list[float | None]:
-    """These figures of all instances of all GPUs."""
+def instance_figures(
+    source: Snapshot | SnapshotFigures, fields: Sequence[str | None]
+) -> list[float | None]:
+    """These figures of all instances of all GPUs; the `SnapshotFigures` are those without any."""
+    if isinstance(source, SnapshotFigures):
+        return []
     return [
         None if field is None else getattr(instance, field)
-        for gpu in snapshot.gpus
+        for gpu in source.gpus
         for instance in gpu.instances
         for field in fields
     ]

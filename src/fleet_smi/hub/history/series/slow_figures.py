@@ -1,6 +1,6 @@
 """Figures of which only the mean is stored, counters among them: read every few seconds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf, nan
 from operator import attrgetter
@@ -13,11 +13,13 @@ from fleet_smi.hub.history.series.sample_format import (
     pack_figures,
 )
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import GPU_FIELDS, SnapshotFigures
 
 # A mean needs few samples, and the growth of a counter is exact however seldom it is compared:
 # reading these figures with every sample would cost as much again as the gauges.
 _MIN_SECONDS = 15.0
 _read_gpu = attrgetter(*[figure.field for figure in SLOW_FIGURES])
+_COLUMNS = tuple([GPU_FIELDS.index(figure.field) for figure in SLOW_FIGURES])
 _INSTANCE_FIELDS = instance_fields(SLOW_FIGURES)
 _STRIDE = len(SLOW_FIGURES)
 _COUNTER_OFFSETS = [
@@ -36,15 +38,33 @@ class SlowFigures:
         self._figures: list[float | None] = []
         self._packed = b""
 
-    def packed(self, at: float, snapshot: Snapshot, sample_format: SampleFormat) -> bytes:
+    def packed(
+        self,
+        at: float,
+        source: Snapshot | SnapshotFigures,
+        gpu_count: int,
+        sample_format: SampleFormat,
+    ) -> bytes:
         """The last part of a sample; unknown figures and unknown growth are NaN."""
-        if not 0.0 <= at - self._at < _MIN_SECONDS or len(snapshot.gpus) != self._gpu_count:
-            self._packed = self._read(at, snapshot, sample_format)
+        if not 0.0 <= at - self._at < _MIN_SECONDS or gpu_count != self._gpu_count:
+            self._packed = self._read(at, source, gpu_count, sample_format)
         return self._packed
 
-    def _read(self, at: float, snapshot: Snapshot, sample_format: SampleFormat) -> bytes:
-        figures: list[float | None] = list(chain.from_iterable(map(_read_gpu, snapshot.gpus)))
-        elapsed, gpu_count = at - self._at, len(snapshot.gpus)
+    def _read(
+        self,
+        at: float,
+        source: Snapshot | SnapshotFigures,
+        gpu_count: int,
+        sample_format: SampleFormat,
+    ) -> bytes:
+        if isinstance(source, SnapshotFigures):
+            rows: Iterable[Sequence[float | None]] = zip(
+                *[source.gpus[position] for position in _COLUMNS], strict=True
+            )
+        else:
+            rows = map(_read_gpu, source.gpus)
+        figures: list[float | None] = list(chain.from_iterable(rows))
+        elapsed = at - self._at
         comparable = elapsed > 0.0 and gpu_count == self._gpu_count
         before = self._figures if comparable else [None] * len(figures)
         values = figures.copy()
@@ -53,7 +73,7 @@ class SlowFigures:
             values[offset::_STRIDE] = _growth_per_second(old, new, elapsed)
         self._at, self._gpu_count, self._figures = at, gpu_count, figures
         if sample_format.gpu_count > gpu_count:  # it has instances, or GPUs that are absent now
-            values += instance_figures(snapshot, _INSTANCE_FIELDS)
+            values += instance_figures(source, _INSTANCE_FIELDS)
             values += [None] * (_STRIDE * sample_format.gpu_count - len(values))
         return pack_figures(sample_format.slow, (), values)
 

@@ -1,0 +1,111 @@
+"""The latest sample of one node: a snapshot, or newer figures for an older one."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from fleet_smi.model.snapshot import Gpu, Snapshot
+from fleet_smi.model.snapshot_figures import (
+    GPU_FIELDS,
+    PROCESS_FIELDS,
+    SnapshotFigures,
+    figures_of,
+    list_processes,
+    with_figures,
+)
+from fleet_smi.model.verdict.throttling import throttle_kind
+
+_THROTTLES = GPU_FIELDS.index("throttle_reasons")
+# The figures of a process that its summary depends on (`model/verdict/process_group.py`).
+_MEMORY, _CONDITION = PROCESS_FIELDS.index("gpu_memory_bytes"), PROCESS_FIELDS.index("condition")
+
+
+class NodeSample:
+    """What the latest report of a node says.
+
+    `base` is a snapshot that has all of it but its figures, which may be older. The snapshot with
+    the latest figures is made when it is needed: most reports differ in figures alone, and nobody
+    looks at most of them.
+    """
+
+    __slots__ = ("_figures", "_snapshot", "base", "sequence", "taken_at")
+
+    def __init__(self, base: Snapshot, figures: SnapshotFigures | None = None) -> None:
+        self.base = base
+        self._figures = figures
+        self._snapshot = base if figures is None else None
+        self.taken_at = base.taken_at if figures is None else figures.taken_at
+        self.sequence = base.sequence if figures is None else figures.sequence
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The sample as a snapshot."""
+        if self._snapshot is None:
+            self.base = self._snapshot = with_figures(self.base, self.figures)
+        return self._snapshot
+
+    @property
+    def figures(self) -> SnapshotFigures:
+        """The figures of the sample."""
+        if self._figures is None:
+            self._figures = figures_of(self.base)
+        return self._figures
+
+    @property
+    def newer_figures(self) -> SnapshotFigures | None:
+        """The figures, where no snapshot has been made of them."""
+        return self._figures if self._snapshot is None else None
+
+    def gpus_at(self, positions: Sequence[int]) -> list[Gpu]:
+        """Return some of its GPUs."""
+        if self._snapshot is not None or self.figures.instances[0]:
+            return [self.snapshot.gpus[position] for position in positions]
+        ranges = list(self._process_ranges())
+        return [self._gpu(position, ranges[position]) for position in positions]
+
+    def changed_uses(self, before: "NodeSample") -> list[int]:
+        """Return the positions of GPUs that need a full judgement, whatever they read.
+
+        Their processes are judged otherwise than in the sample before, or they are slowed down.
+        """
+        old, new, changed = before.figures, self.figures, list[int]()
+        throttles = new.gpus[_THROTTLES]
+        if throttles is not old.gpus[_THROTTLES]:
+            changed += [
+                position
+                for position, reasons in enumerate(throttles)
+                if reasons and throttle_kind(reasons) is not None
+            ]
+        old_memory, new_memory = old.processes[_MEMORY], new.processes[_MEMORY]
+        old_conditions, new_conditions = old.processes[_CONDITION], new.processes[_CONDITION]
+        if old_memory != new_memory or old_conditions != new_conditions:
+            changed += [
+                position
+                for position, own in enumerate(self._process_ranges())
+                if old_memory[own] != new_memory[own] or old_conditions[own] != new_conditions[own]
+            ]
+        return changed
+
+    def _process_ranges(self) -> Iterator[slice]:
+        """Yield where the processes of each GPU are in the columns, without those of instances."""
+        start = 0
+        for gpu in self.base.gpus:
+            yield slice(start, start + len(gpu.processes or ()))
+            start += len(list_processes((gpu,)) if gpu.instances else gpu.processes or ())
+
+    def _gpu(self, position: int, own: slice) -> Gpu:
+        """Return a GPU without instances."""
+        gpu = self.base.gpus[position]
+        fields = {
+            field: column[position]
+            for field, column in zip(GPU_FIELDS, self.figures.gpus, strict=True)
+        }
+        if gpu.processes:
+            rows = zip(*[column[own] for column in self.figures.processes], strict=True)
+            fields["processes"] = tuple(
+                [
+                    replace(process, **dict(zip(PROCESS_FIELDS, row, strict=True)))
+                    for process, row in zip(gpu.processes, rows, strict=True)
+                ]
+            )
+        return replace(gpu, **fields)
