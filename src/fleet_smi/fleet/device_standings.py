@@ -143,13 +143,17 @@ class DeviceStandings(Mapping[str, Standing]):
         self.occupancy_changed = ()
         if others:
             positions = [position for position, one in enumerate(live) if one in others]
-            some, gpus = sample.gpus_at(positions), [*self._gpus]
-            for position, gpu in zip(positions, some, strict=True):
-                gpus[position] = gpu
+            gpus = sample.refresh_gpus(positions)
+            some = [gpus[position] for position in positions]
             transitions = self._judge_in_full(gpus, some, timing, thresholds)
             self._gpus = gpus
         self._at, self._skew, self._figures = timing.at, timing.skew, sample.figures
         return transitions
+
+    def set_gpus(self, gpus: Sequence[Gpu]) -> None:
+        """Set the GPUs of the latest sample, after a snapshot was made of it: to keep them once."""
+        if len(gpus) == len(self._gpus):
+            self._gpus = gpus
 
     def shift_times(self, seconds: float) -> None:
         """Move all times, because the hub's clock was set."""

@@ -56,12 +56,15 @@ class NodeSample:
         """The figures, where no snapshot has been made of them."""
         return self._figures if self._snapshot is None else None
 
-    def gpus_at(self, positions: Sequence[int]) -> list[Gpu]:
-        """Return some of its GPUs."""
+    def refresh_gpus(self, positions: Sequence[int]) -> tuple[Gpu, ...]:
+        """Return the GPUs of the base, after those at these positions got the latest figures."""
         if self._snapshot is not None or self.figures.instances[0]:
-            return [self.snapshot.gpus[position] for position in positions]
-        ranges = list(self._process_ranges())
-        return [self._gpu(position, ranges[position]) for position in positions]
+            return self.snapshot.gpus
+        gpus, ranges = [*self.base.gpus], list(self._process_ranges())
+        for position in positions:
+            gpus[position] = self._gpu(position, ranges[position])
+        self.base = replace(self.base, gpus=tuple(gpus))
+        return self.base.gpus
 
     def changed_uses(self, before: "NodeSample") -> list[int]:
         """Return the positions of GPUs that need a full judgement, whatever they read.

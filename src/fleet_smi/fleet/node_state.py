@@ -123,6 +123,7 @@ class NodeState:
         """The GPUs of the latest snapshot, and those that are missing from it."""
         if self._gpus is None:
             self._gpus = () if self.sample is None else self.sample.snapshot.gpus
+            self.standings.set_gpus(self._gpus)
         return self._gpus
 
     @property

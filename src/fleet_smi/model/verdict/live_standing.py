@@ -8,7 +8,6 @@ The result is the same, sample by sample, as if each had been judged by `apply_s
 """
 
 from collections.abc import Sequence
-from math import inf
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -25,10 +24,11 @@ from fleet_smi.model.verdict.hysteresis import (
 from fleet_smi.model.verdict.idle_users import track_idle_users
 from fleet_smi.model.verdict.judge import decide
 from fleet_smi.model.verdict.process_group import summarize_processes
-from fleet_smi.model.verdict.readings import MAX_WATTS, memory_band, video_load
+from fleet_smi.model.verdict.readings import MAX_WATTS, video_load
+from fleet_smi.model.verdict.steady_limits import NEVER_STEADY, steady_limits
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.throttling import throttle_kind
-from fleet_smi.model.verdict.unattributed_load import is_load_over, is_power_low, power_threshold
+from fleet_smi.model.verdict.unattributed_load import is_load_over, is_power_low
 from fleet_smi.model.verdict.verdict_input import VerdictInput
 from fleet_smi.model.verdict.window import (
     FULL_PERCENT,
@@ -38,8 +38,6 @@ from fleet_smi.model.verdict.window import (
     Window,
 )
 
-# Before a time limit of a rule every sample is judged in full: sums of floats are not exact.
-_MARGIN_SECONDS = 1.0
 # One object for all GPUs that do nothing.
 _QUIET = (0.0,) * RECENT_SAMPLES
 
@@ -74,11 +72,7 @@ class LiveStanding:
     """
 
     __slots__ = (
-        "_limit_watts",
-        "_may_turn_idle",
-        "_memory_band",
-        "_power_threshold",
-        "_steady_until",
+        "_limits",
         "full_from",
         "idle_from",
         "idle_users",
@@ -94,10 +88,7 @@ class LiveStanding:
     )
 
     def __init__(self, standing: Standing) -> None:
-        self._limit_watts: float | None = None
-        self._memory_band: tuple[float, float] | None = None
-        self._power_threshold = 0.0
-        self._may_turn_idle = False
+        self._limits = NEVER_STEADY
         self._set(standing)
 
     def _set(self, standing: Standing) -> None:
@@ -106,7 +97,7 @@ class LiveStanding:
         self.judged = standing
         self.last_at = window.last_at
         self.steady_samples = 0
-        self._steady_until = -inf
+        self._limits = NEVER_STEADY
         self.load = window.load
         self.idle_from = window.idle_from
         self.worked_at = window.worked_at
@@ -155,8 +146,8 @@ class LiveStanding:
         The processes are needed only where several users share the GPU.
         """
         # In one function, as it runs for every GPU of every report. It does what `add_sample` does.
-        at, thresholds = step.at, step.thresholds
-        if at >= self._steady_until or step.before_at != self.last_at:
+        at, thresholds, limits = step.at, step.thresholds, self._limits
+        if at >= limits.until or step.before_at != self.last_at:
             return False
         mean, load, group, is_idle = self.mean, busy_percent, self.judged.group, False
         if load is None or mean is None:
@@ -177,20 +168,19 @@ class LiveStanding:
             if not is_idle and load < thresholds.noise_percent:
                 release = 1.0 if idle_from is None else MEAN_RELEASE
                 is_idle = mean < release * idle_percent
-            if is_idle is (idle_from is None) and not self._may_turn_idle:
+            if is_idle is (idle_from is None) and not limits.may_turn_idle:
                 return False
-        limit, share = self._limit_watts, None
+        limit, share = limits.limit_watts, None
         if power_watts is not None and limit is not None and 0.0 <= power_watts <= MAX_WATTS:
             share = power_watts / limit
         is_low = share is not None and share < thresholds.idle_power_fraction
         if load is None and is_low is (self.low_power_from is None):
             return False  # without a load, power decides
         if not group.computes:
-            band, over = self._memory_band, self.judged.window.over
-            used = memory_used_bytes
-            if band is not None and (used is None or not band[0] <= used <= band[1]):
+            least, used, over = limits.least_memory, memory_used_bytes, self.judged.window.over
+            if least is not None and (used is None or not least <= used <= limits.most_memory):
                 return False
-            if (share is not None and share >= self._power_threshold) is not over.power:
+            if (share is not None and share >= limits.power_threshold) is not over.power:
                 return False
             if load or over.load or self.recent is not _QUIET:
                 video = video_load(encoder_percent, decoder_percent)
@@ -227,7 +217,7 @@ class LiveStanding:
 
     def end_steadiness(self) -> None:
         """Let the next sample be judged in full: more of the device than its readings differs."""
-        self._steady_until = -inf
+        self._limits = NEVER_STEADY
 
     def judge(
         self,
@@ -251,8 +241,8 @@ class LiveStanding:
             previous = self.standing(thresholds, before)
             after = apply_sample(previous, device, gpu, timing, thresholds, instance_verdicts)
         self._set(after)
-        if isinstance(device, Gpu) and not device.instances and not device.mig_mode:
-            self._prepare_steady(device, thresholds)
+        if isinstance(device, Gpu):
+            self._limits = steady_limits(after, device, thresholds)
         return after
 
     def standing(self, thresholds: Thresholds, latest: LatestSample) -> Standing:
@@ -298,45 +288,6 @@ class LiveStanding:
         if returns is not NO_RETURNS:
             returns = forget_returns(returns, at, thresholds)
         return Standing(window, judged.verdict, group, fell=judged.fell, returns=returns)
-
-    def _prepare_steady(self, gpu: Gpu, thresholds: Thresholds) -> None:
-        """Set until when, and within which bands, the next samples are steady."""
-        standing, window, group = self.judged, self.judged.window, self.judged.group
-        at, window_seconds = window.last_at, thresholds.idle_window_seconds
-        if standing.candidate is not None or window.samples == 1 or window.throttled is not None:
-            return
-        if window.measured_at not in (None, at):
-            return  # a reading of the load was missed
-        listed_at = window.listed_at
-        if group.pids is None and listed_at is not None and at - listed_at < window_seconds:
-            return  # the state may be that of processes which can no longer be listed
-        self._memory_band = None
-        if group.computes:
-            # Busy, idle or not, until it has been idle for the window.
-            self._may_turn_idle = group.has_living and standing.verdict.state == "busy"
-        elif window.level == "unknown":
-            return
-        else:
-            # Little memory and no load: nobody uses it, whatever it did before.
-            over = window.over
-            self._may_turn_idle = not (over.memory or over.load or over.power)
-            self._power_threshold = power_threshold(over.power, thresholds)
-            if not gpu.memory_shared:  # else the processes alone decide
-                desktop_bytes = group.memory_bytes if group.desktop else None
-                self._memory_band = memory_band(gpu, thresholds, over.memory, desktop_bytes)
-                lowest, highest = self._memory_band
-                used = gpu.memory_used_bytes
-                if used is None or not lowest <= used <= highest:
-                    return
-        limit = gpu.power_limit_watts
-        is_valid = limit is not None and 0.0 < limit <= MAX_WATTS
-        self._limit_watts = limit if is_valid else None
-        # A run that begins later cannot have lasted for the window before this.
-        until = at + window_seconds
-        for start in (window.idle_from, window.low_power_from, window.worked_at, window.joined_at):
-            if start is not None and at - start < window_seconds:
-                until = min(until, start + window_seconds)
-        self._steady_until = until - _MARGIN_SECONDS
 
     def _next_recent(
         self, load: float | None, video_percent: float, share: float | None, thresholds: Thresholds

@@ -1,5 +1,8 @@
 """The sample window of one GPU: running aggregates of constant size, instead of the samples."""
 
+from functools import lru_cache
+from typing import Any
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,6 +42,8 @@ MEAN_RELEASE = 1.25
 
 HardwareState = tuple[FaultKind | None, bool, str | None, bool | None, int]
 """What changes a verdict immediately: fault, asleep, compute mode, MIG mode, instances."""
+# One object for all GPUs in the same state: a fleet has few of them.
+_shared_state = lru_cache(maxsize=1024)(tuple[Any, ...])
 
 
 # Part of the checkpoint of a node: what is on disk keeps the name that it was written with.
@@ -193,14 +198,9 @@ def add_sample(
     idle_users: IdleUsers = before.idle_users if pids is None else ()
     if group.shared and gpu.processes:
         idle_users = track_idle_users(before.idle_users, gpu.processes, at, thresholds)
-    fault = card.fault
-    hardware: HardwareState = (
-        None if fault is None else fault.kind,
-        card.asleep,
-        card.compute_mode,
-        card.mig_mode,
-        len(card.instances),
-    )
+    fault_kind = None if card.fault is None else card.fault.kind
+    modes = card.asleep, card.compute_mode, card.mig_mode
+    hardware: HardwareState = _shared_state((fault_kind, *modes, len(card.instances)))
     changed = ended = window is None or hardware != window.hardware
     listed_at = None if pids is None else at
     if window is not None:
