@@ -20,7 +20,8 @@ class LoadGenerator:
 
     With a `join_token` each node joins first and reports with the token it receives; with a
     `token` all nodes share that one. With `backfill` each node first sends snapshots of the
-    past, like an agent whose hub was away.
+    past, like an agent whose hub was away. Figures made together are replayed for
+    `replay_seconds`, so that a core can simulate 10,000 nodes.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class LoadGenerator:
         join_token: str | None = None,
         token: str | None = None,
         backfill: Backfill = no_backfill,
+        replay_seconds: float = 0.0,
     ) -> None:
         self.counters = LoadCounters()
         self._interval_seconds = scenario.interval_seconds
@@ -50,6 +52,7 @@ class LoadGenerator:
                 on_refused=self._on_refused,
                 token=token,
                 backfill=backfill,
+                replay_seconds=replay_seconds,
             )
             for index in range(len(scenario.nodes))
         ]

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from ssl import SSLContext
 from typing import NamedTuple
 
@@ -10,15 +11,19 @@ import msgspec
 
 from fleet_smi.client.connection import parse_hub_url
 from fleet_smi.client.responses import decode_error, decode_join_token
-from fleet_smi.errors import DeliveryError, Refused, Unreachable
+from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.simulation.compact_replay import CompactReplay
 from fleet_smi.simulation.counters import LoadCounters
 from fleet_smi.simulation.http_client import RawConnection, RawResponse
 from fleet_smi.simulation.scenario import BackfillPoint, FleetScenario
-from fleet_smi.wire.report import encode_report, encode_snapshot
+from fleet_smi.wire.compact import COMPACT_VERSION
+from fleet_smi.wire.report import decode_receipt, encode_report, encode_snapshot
 
 _CONNECT_TIMEOUT_SECONDS = 30.0
 _MAX_SNAPSHOTS = 400  # per report; a hub accepts 500
-_OK, _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS, _SERVER_ERROR = 200, 401, 403, 429, 500
+_OK, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT = 200, 401, 403, 409
+_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 
 Backfill = Callable[[float], Sequence[BackfillPoint]]
@@ -77,6 +82,7 @@ class SimulatedAgent:
         on_refused: Callable[[DeliveryError], None],
         token: str | None = None,
         backfill: Backfill = no_backfill,
+        replay_seconds: float = 0.0,
     ) -> None:
         self._on_lost, self._on_refused = on_lost, on_refused
         self._scenario, self._index, self._hub, self._counters = scenario, index, hub, counters
@@ -86,6 +92,10 @@ class SimulatedAgent:
         self._joined = False
         self._join_response: asyncio.Future[RawResponse] | None = None
         self._snapshots: list[bytes] = []
+        self._latest: Snapshot | None = None
+        self._has_credential = token is not None
+        self._compact = CompactReplay(scenario, index, replay_seconds)
+        self._compact_at: float | None = None
         self._sent_at: float | None = None
         self._sequence = 0
 
@@ -97,7 +107,7 @@ class SimulatedAgent:
     @property
     def has_unacknowledged(self) -> bool:
         """Whether a report still has to be acknowledged."""
-        return bool(self._snapshots)
+        return bool(self._snapshots) or self._compact_at is not None
 
     async def connect(self, join_token: str | None) -> None:
         """Connect, and join if needed; raise `Unreachable` or `Refused`."""
@@ -121,18 +131,42 @@ class SimulatedAgent:
         if self._connection is None or self._sent_at is not None:
             self._counters.late += 1
             return
+        self._send(self._connection, self._next_compact(now) or self._full_report(now))
+
+    def _send(self, connection: RawConnection, body: bytes) -> None:
+        self._sent_at = time.perf_counter()
+        connection.send_request(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
+
+    def _next_compact(self, now: float) -> bytes | None:
+        """The next report, if it is a compact one."""
+        if self._snapshots:
+            return None
+        body = self._compact.report(now, self._sequence + 1)
+        if body is not None:
+            self._sequence += 1
+            self._compact_at = now
+            self._counters.sent += 1
+        return body
+
+    def _full_report(self, now: float) -> bytes:
         # After a lost connection or a temporary error the same snapshots are sent again.
         if not self._snapshots:
             self._snapshots = self._next_snapshots(now)
             self._counters.sent += 1
-        body = encode_report(self._snapshots, now)
-        self._sent_at = time.perf_counter()
-        self._connection.send_request(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
+        return encode_report(self._snapshots, now)
+
+    def _send_in_full(self) -> None:
+        """Make the compact report that is not acknowledged a full one, to be sent next."""
+        self._compact.stop()
+        if self._compact_at is not None:
+            self._latest = self._scenario.snapshot(self._index, self._compact_at, self._sequence)
+            self._snapshots, self._compact_at = [encode_snapshot(self._latest)], None
 
     def close(self) -> None:
         """Close the connection without calling `on_lost`; drop unacknowledged snapshots."""
         connection, self._connection, self._sent_at = self._connection, None, None
-        self._snapshots = []
+        self._snapshots, self._compact_at = [], None
+        self._compact.stop()
         if connection is not None:
             connection.close()
 
@@ -152,8 +186,8 @@ class SimulatedAgent:
         encoded = []
         for at, interval_seconds in points:
             self._sequence += 1
-            snapshot = scenario.snapshot(index, at, self._sequence, interval_seconds)
-            encoded.append(encode_snapshot(snapshot))
+            self._latest = scenario.snapshot(index, at, self._sequence, interval_seconds)
+            encoded.append(encode_snapshot(self._latest))
         return encoded
 
     async def _open(self, join_token: str | None) -> RawConnection:
@@ -193,7 +227,7 @@ class SimulatedAgent:
         self._head = self._hub.request_head(
             "/api/v1/reports", decode_join_token(response.body), "msgpack"
         )
-        self._joined = True
+        self._joined = self._has_credential = True
 
     def _handle_response(self, response: RawResponse) -> None:
         if self._join_response is not None:
@@ -204,10 +238,12 @@ class SimulatedAgent:
         if sent_at is None:
             return
         if response.status == _OK:
-            self._snapshots = []
             self._counters.acknowledge(time.perf_counter() - sent_at)
-            # Backfill is not paced: the next chunk follows immediately.
-            if self._pending_points:
+            self._handle_acknowledgement(response)
+            return
+        if self._compact_at is not None:
+            self._send_in_full()
+            if response.status == _CONFLICT:
                 self.send_report()
         # A retryable error leaves the snapshots in place for the next tick.
         elif not _is_retryable(response):
@@ -219,6 +255,20 @@ class SimulatedAgent:
                     Refused(f"the hub rejected the report: {_error_text(response)}", name)
                 )
 
+    def _handle_acknowledgement(self, response: RawResponse) -> None:
+        if self._compact_at is not None:
+            self._compact_at = None  # its receipt says what that of the full report did
+            return
+        self._snapshots = []
+        # Backfill is not paced: the next chunk follows immediately.
+        if self._pending_points:
+            self.send_report()
+        elif self._has_credential and self._latest is not None:
+            with suppress(Undecodable):
+                receipt = decode_receipt(response.body)
+                if COMPACT_VERSION in receipt.versions:
+                    self._compact.begin(self._latest, receipt.hub)
+
     def _handle_lost(self) -> None:
         if self._join_response is not None and not self._join_response.done():
             self._join_response.set_exception(ConnectionResetError())
@@ -226,6 +276,7 @@ class SimulatedAgent:
         # snapshots stay, and are sent again after the reconnect.
         elif self._connection is not None:
             self._connection, self._sent_at = None, None
+            self._send_in_full()
             self._on_lost(self)
 
 

@@ -32,6 +32,7 @@ READABLE_VERSIONS = (REPORT_VERSION, COMPACT_VERSION)
 _MAX_PROCESSES = 4096  # a node has 512 listed, and one more for each further instance
 _MAX_MICROSECONDS = int(FIELD_RANGES["seconds"][1] * 1e6)
 _MAX_SHORT = 1 << 53  # a larger one is no figure, and too long for an integer of msgpack
+_ARRAY_START = bytes([0x90 | len(CompactReport.__struct_fields__)])  # of msgpack
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -42,22 +43,28 @@ def is_compact(body: bytes) -> bool:
 
 def encode_compact(report: CompactReport, sent_at: float, hub: str) -> bytes:
     """Encode a compact report that is sent now; `hub` is that of the receipt for its base."""
-    return _encoder.encode(
-        (
-            report.version,
-            sent_at,
-            hub,
-            report.run,
-            report.base,
-            report.sequence,
-            report.taken_at,
-            report.host and _short(report.host),
-            _short_columns(report.gpus),
-            _short_columns(report.instances),
-            _short_columns(report.processes),
-            report.run_seconds,
-        )
+    head = encode_head(sent_at, hub, report.run, report.base, report.sequence, report.taken_at)
+    return head + encode_tail(report)
+
+
+def encode_head(
+    sent_at: float, hub: str, run: int, base: int, sequence: int, taken_at: float
+) -> bytes:
+    """Encode all of a compact report that is not its figures; `encode_tail` continues it."""
+    head = _encoder.encode((COMPACT_VERSION, sent_at, hub, run, base, sequence, taken_at))
+    return _ARRAY_START + head[1:]
+
+
+def encode_tail(report: CompactReport) -> bytes:
+    """Encode the figures of a compact report."""
+    figures = (
+        report.host and _short(report.host),
+        _short_columns(report.gpus),
+        _short_columns(report.instances),
+        _short_columns(report.processes),
+        report.run_seconds,
     )
+    return _encoder.encode(figures)[1:]
 
 
 def decode_compact(body: bytes) -> CompactReport:

@@ -18,6 +18,7 @@ EXAMPLES = """\
 """
 
 _PROGRESS_SECONDS = 5.0
+_REPLAY_SECONDS = 60.0
 _OTHER_FILES = 64  # descriptors beside the connections of the nodes
 _MAX_NODES, _MAX_GPUS = 100_000, 64
 
@@ -58,7 +59,13 @@ def run(args: argparse.Namespace) -> int:
         start=time.time(),
         interval_seconds=args.interval,
     )
-    load = LoadGenerator(scenario, args.to, join_token=args.join, token=args.token)
+    load = LoadGenerator(
+        scenario,
+        args.to,
+        join_token=args.join,
+        token=args.token,
+        replay_seconds=_REPLAY_SECONDS,
+    )
     gc.freeze()  # the scenario lives as long as the process: exempt it from garbage collection
     try:
         uvloop.run(_run_with_progress(load, args.seconds))
