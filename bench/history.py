@@ -16,7 +16,7 @@ from bench import synthetic_history
 from bench.peers import BUILD
 from bench.report import MeasurementSeries, Pair
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
-from fleet_smi.hub.checkpointing import Checkpointer
+from fleet_smi.hub.checkpointing import Checkpointer, checkpoint_slots
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.history.queries.jobs import group_jobs
 from fleet_smi.hub.history.queries.merge_live import StoredRowsAt, nodes_at
@@ -30,7 +30,6 @@ from fleet_smi.hub.history.storage import migrations
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter
-from fleet_smi.hub.hub import checkpoint_slots
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.model.units import GIB
 from fleet_smi.simulation.large_fleet import large_fleet

@@ -9,6 +9,7 @@ from fleet_smi.model.safe_text import sanitize_text
 
 _MAX_MESSAGES = 16
 _MAX_LENGTH = 500
+_MAX_SUBJECTS = 10_000
 # A subject that fails and recovers in turns is logged again only after so long.
 _REPEAT_SECONDS = 60.0
 
@@ -71,3 +72,26 @@ class FailureLog:
             # Bounded: messages that differ each time (ports, counters) must not fill log or memory.
             return len(self._logged) < _MAX_MESSAGES
         return logged_at <= self._recovered_at and now >= logged_at + _REPEAT_SECONDS
+
+
+class FailureLogs:
+    """The failures of many subjects; a bounded number, as their names may come from outside."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._logs: dict[str, FailureLog] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._logs)
+
+    def record_failure(self, subject: str, error: Exception) -> None:
+        """Log a failure of a subject."""
+        if len(self._logs) >= _MAX_SUBJECTS:
+            self._logs.clear()
+        self._logs.setdefault(subject, FailureLog(self._logger, subject)).record_failure(error)
+
+    def record_success(self, subject: str) -> None:
+        """Log the recovery of a subject that has failed."""
+        # Its log stays: a sender of good and bad reports in turns must not fill the whole log.
+        if (log := self._logs.get(subject)) is not None:
+            log.record_success()

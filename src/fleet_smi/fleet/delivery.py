@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import SnapshotFigures
 
 IdOrigin = Literal["report", "target", "credential"]
 """Where a node's id comes from: its report claims it, the source made it from the target's name,
@@ -23,7 +24,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     far as the source can tell without comparing the clocks of two machines. A claimed id is
     accepted only from the route that it first came by (`fleet/identity.py`). `address` is that of
     the machine which the source has connected to, or which has connected to it. A snapshot of a
-    report `is_limited` already (`model/process_limit.py`).
+    report `is_limited` already (`model/process_limit.py`). Where there are `figures`, they are
+    newer than those of the snapshot, which is the rest of its node's latest sample.
     """
 
     source: str
@@ -33,6 +35,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     id_origin: IdOrigin = "report"
     address: str | None = None
     is_limited: bool = False
+    figures: SnapshotFigures | None = None
 
 
 # A node is silent after three missed intervals, so this makes 15 minutes.

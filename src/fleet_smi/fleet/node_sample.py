@@ -38,6 +38,11 @@ class NodeSample:
         self.sequence = base.sequence if figures is None else figures.sequence
 
     @property
+    def run_id(self) -> str | None:
+        """The run of the agent that took it."""
+        return self.base.run_id
+
+    @property
     def snapshot(self) -> Snapshot:
         """The sample as a snapshot."""
         if self._snapshot is None:

@@ -25,6 +25,19 @@ _DURABLE_TIMEOUT_SECONDS, _DURABLE_POLL_SECONDS = 3.0, 0.005
 _MAX_PENDING_HISTORY = 5
 
 
+CHECKPOINT_SLOTS = 5
+"""In how many parts the nodes of one interval are saved."""
+# More would wear the disk; of a larger fleet each node is saved less often, and its agent
+# keeps unsaved reports for that long.
+_MAX_CHECKPOINTS_PER_SECOND = 50
+
+
+def checkpoint_slots(checkpoint_seconds: float) -> TimeSlots:
+    """The slots by which nodes are saved: each once per interval, as far as the limit allows."""
+    per_slot = _MAX_CHECKPOINTS_PER_SECOND * checkpoint_seconds / CHECKPOINT_SLOTS
+    return TimeSlots(CHECKPOINT_SLOTS, max(1, round(per_slot)))
+
+
 class _Batch(Struct):
     """The nodes of one slot as they were at one moment, some of them removed.
 

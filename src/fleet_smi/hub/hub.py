@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from fleet_smi.errors import DeliveryError
-from fleet_smi.failure_log import FailureLog
+from fleet_smi.failure_log import FailureLogs
 from fleet_smi.fleet.clock_watch import ClockWatch
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.fleet.node_limit import too_many_nodes
-from fleet_smi.hub.checkpointing import Checkpointer
+from fleet_smi.hub.checkpointing import CHECKPOINT_SLOTS, Checkpointer, checkpoint_slots
 from fleet_smi.hub.history.recording.clock_steps import MAX_IGNORED_STEP_SECONDS
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
@@ -24,25 +24,16 @@ from fleet_smi.hub.stream import Stream
 from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.process_limit import limit_processes
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import with_figures
 from fleet_smi.model.units import format_duration
 from fleet_smi.wire.compact_codec import READABLE_VERSIONS
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
-_PUBLISH_SLOTS, _CHECKPOINT_SLOTS = 10, 5
+_PUBLISH_SLOTS = 10
 # Nodes published per slot: the changes of a fleet of 2,000 nodes take two rounds.
 _MAX_PUBLISHED_PER_SLOT = 100
-# More would wear the disk; of a larger fleet each node is saved less often, and its agent
-# keeps unsaved reports for that long.
-_MAX_CHECKPOINTS_PER_SECOND = 50
 _RESTART_SECONDS = 30.0
-_MAX_FAILURE_LOGS = 10_000
-
-
-def checkpoint_slots(checkpoint_seconds: float) -> TimeSlots:
-    """The slots by which nodes are saved: each once per interval, as far as the limit allows."""
-    per_slot = _MAX_CHECKPOINTS_PER_SECOND * checkpoint_seconds / _CHECKPOINT_SLOTS
-    return TimeSlots(_CHECKPOINT_SLOTS, max(1, round(per_slot)))
 
 
 class Hub:
@@ -77,7 +68,7 @@ class Hub:
         self.ready = False
         self.reports_received = self.delivery_failures = 0
         self._sources = sources
-        self._failure_logs: dict[Via, FailureLog] = {}
+        self._failures = FailureLogs(logger)
         self._checkpointer = Checkpointer(
             fleet, node_store, history, checkpoint_slots(checkpoint_seconds)
         )
@@ -135,29 +126,40 @@ class Hub:
                 return
             except Exception as error:  # noqa: BLE001  # one node must not stop its source
                 self.fleet.faults.record("report", node_id, error)
-        # It stays: a sender of good and bad reports in turns must not fill the log.
-        if self._failure_logs and (failure_log := self._failure_logs.get(via)) is not None:
-            failure_log.record_success()
+        if self._failures:
+            self._failures.record_success(f"{via.source}:{via.target}")
 
     def _apply(self, snapshot: Snapshot, at: float, via: Via, delivery: Delivery) -> None:
         """Apply a snapshot that was taken at `at`, by the hub's clock."""
-        limited = snapshot if delivery.is_limited else limit_processes(snapshot)
         is_recorded = self.history is None or self._can_record(self.history)
-        change = self.fleet.apply(
-            limited,
-            at,
-            via,
-            origin=delivery.id_origin,
-            address=delivery.address,
-            is_recorded=is_recorded,
-        )
+        figures = delivery.figures
+        if figures is not None and snapshot is delivery.result:
+            change = self.fleet.figure_reports.apply(
+                snapshot.node_id,
+                figures,
+                at,
+                via,
+                address=delivery.address,
+                is_recorded=is_recorded,
+            )
+        else:
+            if figures is not None:
+                snapshot = with_figures(snapshot, figures)
+            change = self.fleet.apply(
+                snapshot if delivery.is_limited else limit_processes(snapshot),
+                at,
+                via,
+                origin=delivery.id_origin,
+                address=delivery.address,
+                is_recorded=is_recorded,
+            )
         for node_id in self.fleet.take_joined():
             if self.history is not None:
                 self.history.remove_node(node_id, self.clock())
             self._checkpointer.invalidate(node_id)
         if change is not None:
             if change.transitions:
-                self.stream.prioritize(change.snapshot.node_id)
+                self.stream.prioritize(change.node_id)
             if self.history is not None and is_recorded:
                 self.history.record(change)
             # It fills a gap below a sequence number that may be called durable already.
@@ -173,7 +175,7 @@ class Hub:
     def _record_failure(self, via: Via, error: DeliveryError, now: float) -> None:
         self.delivery_failures += 1
         self.fleet.record_failure(via, error.message, now)
-        self._failure_log(via).record_failure(error)
+        self._failures.record_failure(f"{via.source}:{via.target}", error)
 
     def pushed_node_id(self, snapshot: Snapshot) -> str:
         """The id of the node that a pushed snapshot was applied to, whatever id it has itself."""
@@ -288,12 +290,6 @@ class Hub:
             targets, [source.name for source in self._sources if not source.targets]
         )
 
-    def _failure_log(self, via: Via) -> FailureLog:
-        # Bounded: the names of targets come from outside.
-        if len(self._failure_logs) >= _MAX_FAILURE_LOGS:
-            self._failure_logs.clear()
-        return self._failure_logs.setdefault(via, FailureLog(logger, f"{via.source}:{via.target}"))
-
     async def _run_source(self, source: Source) -> None:
         while True:
             try:
@@ -347,6 +343,6 @@ class Hub:
                 self.stream.publish(self.stream.due(slots), self.clock())
 
     async def _checkpoint_in_slots(self) -> None:
-        async for _ in ticks(self._checkpoint_seconds / _CHECKPOINT_SLOTS):
+        async for _ in ticks(self._checkpoint_seconds / CHECKPOINT_SLOTS):
             with self.fleet.faults.guard("checkpoint"):
                 self._checkpointer.run_slot()

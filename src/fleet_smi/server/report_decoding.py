@@ -1,15 +1,19 @@
-"""Decode the body of a report of either version, and make a compact one a full one."""
+"""Decode the body of a report of either version, and find what a compact one builds on."""
 
 import time
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from fleet_smi.errors import DeliveryError, NeedsFullReport
 from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.credentials import CredentialCache, Identity
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.compact import CompactReport, builds_on, expand
+from fleet_smi.model.snapshot_figures import SnapshotFigures, memory_limits
+from fleet_smi.wire.compact import CompactReport, builds_on, merge
 from fleet_smi.wire.compact_codec import decode_compact, is_compact
-from fleet_smi.wire.report import Report, decode_report
+from fleet_smi.wire.report import Report, decode_report, sample_age
 
 DecodedReport = Report | CompactReport | DeliveryError
 """A report of either version, or why it is none: failures are values."""
@@ -31,36 +35,42 @@ def decode_timed(body: bytes, is_json: bool) -> tuple[DecodedReport, float]:
     return decode_body(body, is_json=is_json), time.thread_time() - started
 
 
-def expand_report(
+class FigureReport(Struct, frozen=True, gc=False):
+    """The figures of a compact report, and a snapshot of its node that has all but these."""
+
+    base: Snapshot
+    figures: SnapshotFigures
+    age_seconds: float
+
+
+def merge_report(
     compact: CompactReport, identity: Identity, fleet: FleetState, credentials: CredentialCache
-) -> Report:
-    """Return a compact report in full; raise `NeedsFullReport` if its base is not the latest.
+) -> FigureReport:
+    """Return the figures of a compact report; raise `NeedsFullReport` if its base is outdated.
 
     What follows from who sent it, is settled by this: the base was accepted from the sender.
     """
-    for base in _latest_snapshots(identity, fleet, credentials):
-        if builds_on(compact, base):
-            return Report(
-                version=compact.version,
-                sent_at=compact.sent_at,
-                hub=compact.hub,
-                snapshots=(expand(base, compact),),
-            )
+    for latest in _latest_samples(identity, fleet, credentials):
+        if builds_on(compact, latest):
+            figures = merge(latest.figures, compact, memory_limits(latest.base))
+            age_seconds = sample_age(compact.sent_at, compact.taken_at)
+            return FigureReport(latest.base, figures, age_seconds)
     raise NeedsFullReport("it builds on a snapshot that is not the latest of its node")
 
 
-def _latest_snapshots(
+def _latest_samples(
     identity: Identity, fleet: FleetState, credentials: CredentialCache
-) -> Iterator[Snapshot]:
-    """Yield the latest snapshot of the node that has the credential.
+) -> Iterator[NodeSample]:
+    """Yield the latest sample of the node that has the credential.
 
     Then those of other machines that were told apart from it: they have a copy of its disk, and so
     of its credential.
     """
     if identity.node_id is None:
         return  # an open hub: nothing proves whose figures these are
-    twins = fleet.identities.twins(identity.node_id)
-    others = [twin for twin in twins if not credentials.has_node_credential(twin)]
-    for node_id in (identity.node_id, *others):
-        if (snapshot := fleet.latest_snapshot(node_id)) is not None:
-            yield snapshot
+    if (sample := fleet.figure_reports.base(identity.node_id)) is not None:
+        yield sample
+    for twin in fleet.identities.twins(identity.node_id):
+        sample = fleet.figure_reports.base(twin)
+        if sample is not None and not credentials.has_node_credential(twin):
+            yield sample

@@ -9,50 +9,48 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import DeliveryError, NeedsFullReport, UnsupportedVersion
-from fleet_smi.fleet.machines import is_clone_id
-from fleet_smi.hub.credentials import Identity
 from fleet_smi.hub.refusals import Refusal
-from fleet_smi.model.merge import with_node_id
+from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.body_memory import BodyMemory
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
 from fleet_smi.server.refusal_limit import CLOSE, RefusalLimiter
 from fleet_smi.server.report_budget import ReportBudget
-from fleet_smi.server.report_decoding import DecodedReport, decode_body, decode_timed, expand_report
+from fleet_smi.server.report_checks import ReportChecks, ReportSender
+from fleet_smi.server.report_decoding import (
+    FigureReport,
+    decode_body,
+    decode_timed,
+)
+from fleet_smi.server.report_response import (
+    BEHIND,
+    BUG,
+    DISCONNECTED,
+    JSON_TYPE,
+    NEED_FULL,
+    NO_MEMORY,
+    OUT_OF_ORDER,
+    STARTING,
+    TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+    WRONG_METHOD,
+    ReportResponse,
+)
 from fleet_smi.server.services import Services
 from fleet_smi.server.work_clock import WorkClock
-from fleet_smi.wire.compact import CompactReport
-from fleet_smi.wire.report import MAX_INLINE_BYTES, MAX_REPORT_BYTES, Report, encode_receipt
+from fleet_smi.wire.report import MAX_INLINE_BYTES, MAX_REPORT_BYTES, encode_receipt
 
 logger = logging.getLogger(__name__)
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
-_JSON, _MSGPACK = b"application/json", b"application/msgpack"
-_TOO_LARGE = HttpError(413, "too_large", f"the report exceeds {MAX_REPORT_BYTES >> 20} MiB")
-_WRONG_METHOD = HttpError(405, "wrong_method", "reports are sent by POST", allow="POST")
-_UNSUPPORTED_MEDIA_TYPE = HttpError(
-    415, "wrong_kind", "send application/msgpack or application/json, uncompressed"
-)
-_DISCONNECTED = HttpError(400, "cut_short", "the connection ended before the report did")
-# Not 500, after which an agent retries: the same report would run into the same bug again.
-_BUG = HttpError(422, "bug", "this report triggers a bug in fleet-smi: see the log of the hub")
+_MSGPACK = b"application/msgpack"
 # A report of many snapshots leaves the event loop to others after so many.
 _SNAPSHOTS_PER_STEP = 20
-# A live report is never refused for this: it is small, and viewers wait for it.
-_BACKLOG_SECONDS = 60.0
-_BEHIND = HttpError(
-    429, "history_behind", "the history is written more slowly than old reports arrive: retry", 2
-)
-_OUT_OF_ORDER = HttpError(
-    409, "out_of_order", "the hub lacks earlier reports: send all that is not durable again"
-)
-_NEED_FULL = HttpError(409, "need_full", "the hub lacks the base of this report: send it in full")
 _JOIN = "let it join again with the line that `fleet-smi hub join-command` prints"
 _REVOKED = (
     "its credential was revoked, or its node was removed",
@@ -61,44 +59,6 @@ _REVOKED = (
 _UNKNOWN_CREDENTIAL = ("this hub does not know its credential", _JOIN)
 _NO_CREDENTIAL = ("it reports without a credential", _JOIN)
 _NO_NODE = ("its token is not that of a node", _JOIN)
-NO_MEMORY = HttpError(
-    503, "busy", "too many reports are being sent to this hub at the same time: retry", 1
-)
-_STARTING = HttpError(503, "not_ready", "the hub is starting or stopping: retry", 1)
-
-
-class ReportSender(NamedTuple):
-    """The sender of a report, and its encoding."""
-
-    identity: Identity
-    is_json: bool
-    address: str = ""
-    charged_bytes: int = 0
-    """The size that was announced, for which the budget is charged already."""
-    credentials_version: int | None = None
-    """The credentials that it was identified by; `None` if it has to be every time."""
-
-
-class ReportResponse(NamedTuple):
-    """An encoded receipt, with the same attributes as an `HttpError`."""
-
-    body: bytes
-    status: int = 200
-
-    @property
-    def headers(self) -> Headers:
-        """The headers that belong to the body."""
-        return receipt_headers(b"%d" % len(self.body))
-
-
-def receipt_headers(content_length: bytes) -> Headers:
-    """The headers of a receipt."""
-    return [
-        (b"content-type", _JSON),
-        (b"content-length", content_length),
-        # The other security headers concern pages; this response is never shown as one.
-        (b"x-content-type-options", b"nosniff"),
-    ]
 
 
 def _catch_bugs(step: Callable[_Args, _Result]) -> Callable[_Args, _Result | HttpError]:
@@ -110,7 +70,7 @@ def _catch_bugs(step: Callable[_Args, _Result]) -> Callable[_Args, _Result | Htt
             return step(*args, **kwargs)
         except Exception:  # a bug met by one report must not stop the hub
             logger.exception("bug in %s", ReportHandler.path)
-            return _BUG
+            return BUG
 
     return guarded
 
@@ -130,6 +90,7 @@ class ReportHandler:
         self.body_memory = BodyMemory()
         self._budget = ReportBudget(services.node_budget_seconds, time.monotonic)
         self._work_clock = WorkClock()
+        self._checks = ReportChecks(services)
         # One thread: two would only compete for the interpreter.
         self._decoder = ThreadPoolExecutor(1, "decoder")
         self.backpressure = services.backpressure
@@ -171,14 +132,14 @@ class ReportHandler:
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return _DISCONNECTED
+                return DISCONNECTED
             chunk = message.get("body", b"")
             if not self.body_memory.reserve(len(chunk)):
                 return NO_MEMORY
             chunks.append(chunk)
             charged, size = max(size, sender.charged_bytes), size + len(chunk)
             if size > MAX_REPORT_BYTES:
-                return _TOO_LARGE
+                return TOO_LARGE
             refusal = self._budget.charge(sender.identity, max(0, size - charged))
             if refusal is not None:
                 return refusal
@@ -188,7 +149,7 @@ class ReportHandler:
     @staticmethod
     def is_refusal(response: ReportResponse | HttpError) -> bool:
         """Whether the sender is at fault, and not a hub that cannot take a report now."""
-        return 400 <= response.status < 500 and response not in (_BEHIND, _NEED_FULL)
+        return 400 <= response.status < 500 and response not in (BEHIND, NEED_FULL)
 
     def client_address(self, headers: Headers, peer: str) -> str:
         """The address of a sender, also behind a trusted proxy."""
@@ -202,7 +163,7 @@ class ReportHandler:
         if refusal is not None:
             return refusal
         if method != "POST":
-            return _WRONG_METHOD
+            return WRONG_METHOD
         identity = self._access.authenticate(headers, peer, "POST")
         if isinstance(identity, HttpError):
             self._record_refusal(headers, peer)
@@ -221,7 +182,7 @@ class ReportHandler:
         address = self._access.client_address(headers, peer)
         is_lasting = identity.auth_method in ("token", "open") and identity.expires_at is None
         return ReportSender(
-            identity, media_type == _JSON, address, size, version if is_lasting else None
+            identity, media_type == JSON_TYPE, address, size, version if is_lasting else None
         )
 
     @_catch_bugs
@@ -236,14 +197,19 @@ class ReportHandler:
     def handle(self, body: bytes, sender: ReportSender) -> ReportResponse | HttpError:
         """Decode a report, deliver it to the fleet, and return its receipt or the error."""
         if not self._push.is_running:
-            return _STARTING
+            return STARTING
         started = self._work_clock.start()
         try:
-            report = self._checked(decode_body(body, is_json=sender.is_json), sender)
+            report = self._checks.check(decode_body(body, is_json=sender.is_json), sender)
             if isinstance(report, HttpError):
                 return report
+            if isinstance(report, FigureReport):
+                self._push.receive_figures(
+                    report.base, report.figures, report.age_seconds, sender.address
+                )
+                return self._receipt(report.base)
             self._push.receive(report, sender.address)
-            return self._receipt(report)
+            return self._receipt(report.snapshots[-1])
         finally:
             work_seconds = self._work_clock.seconds_since(started)
             self._budget.settle(sender.identity, len(body), work_seconds)
@@ -256,7 +222,7 @@ class ReportHandler:
             return await self._handle_in_steps(body, sender)
         except Exception:  # a bug met by one report must not stop the hub
             logger.exception("bug in %s", ReportHandler.path)
-            return _BUG
+            return BUG
 
     async def _handle_in_steps(
         self, body: bytes, sender: ReportSender
@@ -266,80 +232,31 @@ class ReportHandler:
             self._decoder, decode_timed, body, sender.is_json
         )
         try:
-            report = self._checked(decoded, sender)
+            report = self._checks.check(decoded, sender)
+            if isinstance(report, FigureReport):
+                return TOO_LARGE  # none has this many bytes
             if isinstance(report, HttpError):
                 return report
             receipt_id = self._hub.receipt_id
             for first in range(0, len(report.snapshots), _SNAPSHOTS_PER_STEP):
                 await asyncio.sleep(0)
                 if not self._push.is_running:
-                    return _STARTING
+                    return STARTING
                 # The history was full, and is not any more: the first half was not recorded.
                 if self._hub.receipt_id != receipt_id:
-                    return _OUT_OF_ORDER
+                    return OUT_OF_ORDER
                 started = time.thread_time()
                 some = report.snapshots[first : first + _SNAPSHOTS_PER_STEP]
                 self._push.receive(replace(report, snapshots=some), sender.address)
                 seconds += time.thread_time() - started
-            return self._receipt(report)
+            return self._receipt(report.snapshots[-1])
         finally:
             self._budget.settle(sender.identity, len(body), seconds)
 
-    def _checked(self, decoded: DecodedReport, sender: ReportSender) -> Report | HttpError:
-        """Return the report as it may be delivered, or the error."""
-        if isinstance(decoded, DeliveryError):
-            return self._undecodable(decoded, sender.identity)
-        if isinstance(decoded, CompactReport):
-            report = self._expanded(decoded, sender.identity)
-        else:
-            report = self._authorized(decoded, sender)
-        if isinstance(report, HttpError):
-            return report
-        is_backlog = report.age_seconds(report.snapshots[0]) > _BACKLOG_SECONDS
-        return _BEHIND if is_backlog and not self._hub.accepts_backlog else report
-
-    def _expanded(self, compact: CompactReport, identity: Identity) -> Report | HttpError:
-        if compact.hub != self._hub.receipt_id:
-            return _OUT_OF_ORDER
-        try:
-            return expand_report(compact, identity, self._hub.fleet, self._credentials)
-        except NeedsFullReport:
-            return _NEED_FULL
-
-    def _authorized(self, decoded: Report, sender: ReportSender) -> Report | HttpError:
-        # Only now is it known which node the report claims to be from; the decoder has checked
-        # that all its snapshots are of one node.
-        identity, snapshot = sender.identity, decoded.snapshots[-1]
-        is_own = identity.role == "node" and identity.node_id == snapshot.node_id
-        report = decoded if is_own else self._as_own(decoded, sender)
-        if isinstance(report, HttpError):
-            return report
-        return report if report.hub in (None, self._hub.receipt_id) else _OUT_OF_ORDER
-
-    def _as_own(self, report: Report, sender: ReportSender) -> Report | HttpError:
-        """Return a report that has another id than its sender, or the error if it may not."""
-        identity, snapshot = sender.identity, report.snapshots[-1]
-        if identity.node_id is not None and is_clone_id(identity.node_id, snapshot.node_id):
-            # It has the machine-id of another node, and a credential of its own.
-            self._hub.fleet.identities.add_clone(identity.node_id, snapshot.node_id)
-            moved = [with_node_id(each, identity.node_id) for each in report.snapshots]
-            report = replace(report, snapshots=tuple(moved))
-        refusal = self._access.authorize(identity, "report", report.snapshots[-1].node_id)
-        if refusal is not None:
-            self._hub.refuse(
-                Refusal(
-                    sender.address,
-                    f"it reports for {snapshot.name} with the credential of {identity.name}",
-                    "remove the credential from its agent.state, and let it join by itself",
-                    name=snapshot.name,
-                )
-            )
-        return refusal or report
-
-    def _receipt(self, report: Report) -> ReportResponse | HttpError:
-        snapshot, faults = report.snapshots[-1], self._hub.fleet.faults
+    def _receipt(self, snapshot: Snapshot) -> ReportResponse | HttpError:
+        faults = self._hub.fleet.faults
         if faults and faults.has("report", self._hub.pushed_node_id(snapshot)):
-            return _BUG
+            return BUG
         return ReportResponse(encode_receipt(self._hub.receipt(snapshot)))
 
     def _record_refusal(self, headers: Headers, peer: str) -> None:
@@ -352,15 +269,6 @@ class ReportHandler:
             cause = _NO_CREDENTIAL if token is None else _UNKNOWN_CREDENTIAL
             self._hub.refuse(Refusal(address, *cause))
 
-    def _undecodable(self, error: DeliveryError, identity: Identity) -> HttpError:
-        if isinstance(error, NeedsFullReport):
-            return _NEED_FULL
-        # Shown as a failure of the node only where the credential says which one it is.
-        if identity.node_id is not None:
-            self._push.reject(identity.node_id, error)
-        code = "wrong_version" if isinstance(error, UnsupportedVersion) else "undecodable"
-        return HttpError(400, code, error.message)
-
 
 def _media_type_and_size(headers: Headers) -> tuple[bytes | HttpError, int]:
     """The media type of the body, or the error if it is too large or unsupported; its size."""
@@ -371,8 +279,8 @@ def _media_type_and_size(headers: Headers) -> tuple[bytes | HttpError, int]:
         elif name == b"content-length":
             size = MAX_REPORT_BYTES + 1 if len(value) > 9 else int(value)
             if size > MAX_REPORT_BYTES:
-                return _TOO_LARGE, size
+                return TOO_LARGE, size
         elif name == b"content-encoding":
-            return _UNSUPPORTED_MEDIA_TYPE, size
-    is_supported = media_type in (_JSON, _MSGPACK)
-    return media_type if is_supported else _UNSUPPORTED_MEDIA_TYPE, size
+            return UNSUPPORTED_MEDIA_TYPE, size
+    is_supported = media_type in (JSON_TYPE, _MSGPACK)
+    return media_type if is_supported else UNSUPPORTED_MEDIA_TYPE, size

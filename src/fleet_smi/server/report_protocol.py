@@ -15,13 +15,9 @@ from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.refusal_limit import CLOSE
 from fleet_smi.server.repeated_head import RepeatedHead
-from fleet_smi.server.report_handler import (
-    NO_MEMORY,
-    ReportHandler,
-    ReportResponse,
-    ReportSender,
-    receipt_headers,
-)
+from fleet_smi.server.report_checks import ReportSender
+from fleet_smi.server.report_handler import ReportHandler
+from fleet_smi.server.report_response import NO_MEMORY, ReportResponse, receipt_headers
 from fleet_smi.wire.report import MAX_INLINE_BYTES
 
 _URL = ReportHandler.path.encode()

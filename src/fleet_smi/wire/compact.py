@@ -6,7 +6,7 @@ know which one that is. Figures are columns, as in `model/snapshot_figures.py`; 
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from msgspec import Struct
@@ -135,8 +135,20 @@ def expand(base: Snapshot, report: CompactReport) -> Snapshot:
     return with_node_figures(changed, report.taken_at, report.sequence, report.host, run_seconds)
 
 
-def builds_on(report: CompactReport, base: Snapshot) -> bool:
-    """Return whether a snapshot is the base of a compact report."""
+class NumberedSample(Protocol):
+    """A sample that is known by its run and its number."""
+
+    @property
+    def run_id(self) -> str | None:
+        """The run of the agent that took it."""
+
+    @property
+    def sequence(self) -> int:
+        """Its number in that run."""
+
+
+def builds_on(report: CompactReport, base: NumberedSample) -> bool:
+    """Return whether a sample is the base of a compact report."""
     return (
         base.sequence == report.base
         and base.run_id is not None

@@ -51,13 +51,15 @@ class Report(Struct, frozen=True, kw_only=True):
         An age that no buffer has means that the node's clock was set in between: the snapshot is
         then taken to be as old as the oldest of this report whose age can be true.
         """
-        if self.sent_at is None:
-            return 0.0
-        age = self.sent_at - snapshot.taken_at
-        if age <= MAX_AGE_SECONDS:
-            return max(0.0, age)
-        ages = (self.sent_at - each.taken_at for each in self.snapshots)
-        return max((age for age in ages if 0.0 <= age <= MAX_AGE_SECONDS), default=0.0)
+        if self.sent_at is None or self.sent_at - snapshot.taken_at <= MAX_AGE_SECONDS:
+            return sample_age(self.sent_at, snapshot.taken_at)
+        return max([sample_age(self.sent_at, each.taken_at) for each in self.snapshots])
+
+
+def sample_age(sent_at: float | None, taken_at: float) -> float:
+    """Return the seconds between sample and report; none where no buffer is as old as that."""
+    age = 0.0 if sent_at is None else sent_at - taken_at
+    return age if 0.0 < age <= MAX_AGE_SECONDS else 0.0
 
 
 class Receipt(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from fleet_smi.config.ip_addresses import remote_address
 from fleet_smi.errors import DeliveryError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, with_default_interval
+from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.wire.report import Report
 
 
@@ -50,6 +52,23 @@ class PushSource:
                     is_limited=True,
                 )
             )
+
+    def receive_figures(
+        self, base: Snapshot, figures: SnapshotFigures, age_seconds: float, address: str = ""
+    ) -> None:
+        """Deliver the figures of a node whose latest sample differs from them in nothing else."""
+        self._deliver_if_running(
+            Delivery(
+                source=self.name,
+                target=base.node_id,
+                result=base,
+                figures=figures,
+                age_seconds=age_seconds,
+                id_origin="credential",
+                address=remote_address(address),
+                is_limited=True,
+            )
+        )
 
     def reject(self, node_id: str, error: DeliveryError) -> None:
         """Deliver the failure of a known node whose report cannot be decoded."""
