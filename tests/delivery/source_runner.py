@@ -5,10 +5,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from fleet_smi.errors import DeliveryError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, Via
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import with_figures
 from tests.machines import wait_until
 
 
@@ -17,6 +20,13 @@ class RecordedDeliveries:
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
+
+    def add(self, delivery: Delivery) -> None:
+        """Add a delivery; one of figures alone as the snapshot that it stands for."""
+        if isinstance(delivery.result, Snapshot) and delivery.figures is not None:
+            snapshot = with_figures(delivery.result, delivery.figures)
+            delivery = replace(delivery, result=snapshot, figures=None)
+        self.deliveries.append(delivery)
 
     @property
     def snapshots(self) -> list[Snapshot]:
@@ -83,7 +93,7 @@ def run_source(
 
     def deliver(delivery: Delivery) -> None:
         also(delivery)
-        recorded.deliveries.append(delivery)
+        recorded.add(delivery)
 
     task = loop.create_task(source.run(deliver))
 
