@@ -1,13 +1,15 @@
 """Garbage collection of a hub: short searches, and no cycle is lost for ever."""
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from itertools import count, islice
 from typing import Any
 
 import pytest
 
-from fleet_smi.hub.garbage_collection import FullSearch, short_collections
+from fleet_smi.hub.garbage_collection import FullSearch, collect_often, short_collections
 
 
 class Knot:
@@ -22,25 +24,43 @@ def searched() -> Iterator[list[int]]:
     """How many objects each search has looked at, at most."""
     counts: list[int] = []
 
-    def count(phase: str, info: dict[str, Any]) -> None:
+    def record(phase: str, info: dict[str, Any]) -> None:
         if phase == "start":
             generations = range(info["generation"] + 1)
             counts.append(sum(len(gc.get_objects(generation)) for generation in generations))
 
     with short_collections():
-        gc.callbacks.append(count)
+        gc.callbacks.append(record)
         try:
             yield counts
         finally:
-            gc.callbacks.remove(count)
+            gc.callbacks.remove(record)
 
 
 def test_a_search_takes_no_longer_with_a_large_fleet(searched: list[int]) -> None:
-    fleet = [[number] for number in range(400_000)]
+    fleet = [[number] for number in range(1_000_000)]
     assert len(searched) > 10
-    assert max(searched) < 200_000
-    assert gc.get_freeze_count() > 200_000
-    assert len(fleet) == 400_000
+    assert max(searched) < 400_000
+    assert gc.get_freeze_count() > 500_000
+    assert len(fleet) == 1_000_000
+
+
+def test_objects_that_replace_others_are_searched_while_they_are_few(searched: list[int]) -> None:
+    """Python counts them against those that are freed, and would search them all together."""
+    fleet: list[tuple[int, list[int]]] = [(number, []) for number in range(100_000)]
+
+    async def report() -> None:
+        collecting = asyncio.ensure_future(collect_often())
+        searched.clear()
+        reports = count()
+        while len(searched) < 5:
+            for number in islice(reports, 1_000):
+                fleet[number % len(fleet)] = (number, [])
+            await asyncio.sleep(0.01)
+        collecting.cancel()
+
+    asyncio.run(report())
+    assert max(searched) < 100_000
 
 
 @pytest.mark.usefixtures("searched")

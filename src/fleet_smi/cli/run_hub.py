@@ -81,7 +81,7 @@ def serve_until_signal(
     """Run the server and the tasks in one event loop until a signal, or until one ends."""
     import uvloop
 
-    from fleet_smi.hub.garbage_collection import search_when_due, short_collections
+    from fleet_smi.hub.garbage_collection import collect_often, short_collections
     from fleet_smi.hub.query_threads import SWITCH_SECONDS
 
     _raise_file_limit()
@@ -90,7 +90,7 @@ def serve_until_signal(
         short_collections(),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(_run_until_signal(server.reload, server.run, search_when_due, *tasks))
+        runner.run(_run_until_signal(server.reload, server.run, collect_often, *tasks))
 
 
 async def _run_until_signal(

@@ -1,7 +1,8 @@
 """Garbage collection of a hub: short pauses, however many nodes it has.
 
 A search for reference cycles stops the event loop for as long as there are objects to look at: a
-tenth of a second with 10,000 nodes. What has survived two searches is therefore exempted from all
+tenth of a second with 10,000 nodes. So new objects are searched often, as Python would do it only
+after many more were made than freed, and what has survived two searches is exempted from all
 further ones ("frozen"). The state of the fleet, which is nearly all of that, has no cycles and is
 freed without a search. Cycles that are exempted by chance, such as those of a connection, are
 found by a full search once they are many.
@@ -11,11 +12,15 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
-# New objects are searched after this many; those that survived with them, every fifth time.
-_THRESHOLDS = (20_000, 5, 1_000_000)
-_CHECK_SECONDS = 600.0
+# Before and while the event loop runs something long: new objects are searched after this many,
+# those that survived with them every fifth time.
+_THRESHOLDS = (50_000, 5, 1_000_000)
+# A search of what a thousand reports leave behind takes some milliseconds.
+_SEARCH_SECONDS = 0.1
+_SURVIVORS_EVERY, _FULL_SEARCH_EVERY = 10, 6000
 # About as many as 20,000 nodes have.
 _MIN_FULL_SEARCH_OBJECTS = 2_000_000
 
@@ -37,17 +42,19 @@ class FullSearch:
         return True
 
 
-async def search_when_due() -> None:
-    """Run full searches until cancelled."""
+async def collect_often() -> None:
+    """Search new objects, and sometimes the survivors, until cancelled."""
     full_search = FullSearch()
-    while True:
-        await asyncio.sleep(_CHECK_SECONDS)
-        full_search.run_if_due()
+    for number in count(1):
+        await asyncio.sleep(_SEARCH_SECONDS)
+        gc.collect(0 if number % _SURVIVORS_EVERY else 1)
+        if number % _FULL_SEARCH_EVERY == 0:
+            full_search.run_if_due()
 
 
 @contextmanager
 def short_collections() -> Iterator[None]:
-    """Keep the automatic collections within the block short."""
+    """Keep the collections within the block short; `collect_often` is to run there."""
     thresholds = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
