@@ -92,3 +92,20 @@ def test_the_hours_of_removed_nodes_are_forgotten_when_they_are_over() -> None:
         history.remove_node(f"id-of-{name}", NOON + second + 10)
         fleet.remove(f"id-of-{name}")
     assert len(history._ended_hours) == 1
+
+
+def test_reports_that_a_busy_hub_handles_late_are_no_silence() -> None:
+    story = ReportingNode()
+    story.report_every_second(0, 10, busy_gpu(1))
+    story.recorded.fleet.delay_seconds = 20.0
+    story.tick(20)
+    story.report(25, busy_gpu(1))
+    story.report(45, busy_gpu(1, 2))  # with a change
+    story.recorded.fleet.delay_seconds = 0.0
+    story.report_every_second(46, 60, busy_gpu(1, 2))
+    story.tick(59)
+    history = story.recorded.history
+    assert [interval.start - NOON for interval in history.open_batch().presence] == [0]
+    assert story.stored.presence() == []
+    story.tick(70)
+    assert relative_times(story.stored.presence()) == [(0, 60)]

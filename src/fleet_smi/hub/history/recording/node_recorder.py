@@ -72,15 +72,18 @@ class NodeRecorder:
         self._sequences = LatestSequences()
         self._set_interval(None)
 
-    def try_buffer(self, change: FleetChange, min_spacing_seconds: float = 0.0) -> bool:
+    def try_buffer(
+        self, change: FleetChange, min_spacing_seconds: float = 0.0, delay_seconds: float = 0.0
+    ) -> bool:
         """Buffer a report that shows no change; return false where `record` must take it.
 
-        Its figures are skipped when the last sample is less than `min_spacing_seconds` old.
+        Its figures are skipped when the last sample is less than `min_spacing_seconds` old. It may
+        be late by `delay_seconds` because the hub was busy: that is no silence.
         """
         at, sample = change.at, change.sample
         if (
             not self.last_report_at < at < self._buffer_until
-            or at - self.last_report_at > self._silent_after_seconds
+            or at - self.last_report_at > self._silent_after_seconds + delay_seconds
             or change.transitions
             or change.reported_uuids is not self._updater.reported_uuids
             or sample.base.interval_seconds != self._interval_seconds
@@ -99,7 +102,11 @@ class NodeRecorder:
         return True
 
     def record(
-        self, change: FleetChange, batch: WriteBatch, min_spacing_seconds: float = 0.0
+        self,
+        change: FleetChange,
+        batch: WriteBatch,
+        min_spacing_seconds: float = 0.0,
+        delay_seconds: float = 0.0,
     ) -> bool:
         """Record a report that may show changes; return false when its time was counted before."""
         if change.at < self.last_report_at or self._sequences.was_received(change.snapshot):
@@ -112,7 +119,10 @@ class NodeRecorder:
             self._reset_after_clock_step(batch)
         # When a node falls silent, time beyond its last report is counted.
         at = max(change.at, self._accounted_until)
-        if at - self.last_report_at > self._silent_after_seconds:
+        # A hub that is behind must not end and begin everything anew with every report, which
+        # takes many times as long: it would never catch up.
+        allowed_seconds = self._silent_after_seconds + (0.0 if self.silent else delay_seconds)
+        if at - self.last_report_at > allowed_seconds:
             self.mark_silent(batch)
             self._resume_at(at, batch, is_new=change.is_first)
         else:

@@ -81,7 +81,7 @@ class HistoryRecorder:
             recorder = self._recorders.get(node_id) or self._add_recorder(node_id)
             if change.is_late:
                 self._too_late += not self._record_late(recorder, change)
-            elif not recorder.try_buffer(change, spacing.seconds):
+            elif not recorder.try_buffer(change, spacing.seconds, self._fleet.delay_seconds):
                 self._record_change(recorder, change)
         except Exception as error:  # noqa: BLE001  # see `_set_aside`
             self._set_aside(node_id, error)
@@ -257,12 +257,12 @@ class HistoryRecorder:
 
     def _add_recorder(self, node_id: str) -> NodeRecorder:
         ledger, thresholds = self._ended_hours.next_ledger(node_id), self._fleet.thresholds
-        recorder = self._recorders[node_id] = NodeRecorder(node_id, thresholds, ledger)
-        return recorder
+        return self._recorders.setdefault(node_id, NodeRecorder(node_id, thresholds, ledger))
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
         previous, interval_rows = recorder.states, self._batch.interval_row_count
-        if recorder.record(change, self._batch, self._spacing.seconds):
+        delay_seconds = self._fleet.delay_seconds
+        if recorder.record(change, self._batch, self._spacing.seconds, delay_seconds):
             self._ribbon.count(previous, recorder.states)
             self._descriptions.add(change.snapshot, self._batch)
             if self._batch.interval_row_count > interval_rows:
