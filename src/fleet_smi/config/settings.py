@@ -122,6 +122,15 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     history_most: int
     energy_price: float | None
     currency: str | None
+    remote_write: str | None
+    remote_write_token: str | None
+    remote_write_token_file: str | None
+    remote_write_user: str | None
+    remote_write_password: str | None
+    remote_write_password_file: str | None
+    remote_write_labels: dict[str, str]
+    remote_write_interval: float
+    remote_write_buffer: int
 
     def read_pull_token(self) -> str | None:
         """The token that agents require; `None` if none is set."""
@@ -138,6 +147,14 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     def read_get_status_password(self) -> str | None:
         """The password of `POST /get-status`; `None` if none is set."""
         return self.get_status_password or _read_secret(self.get_status_password_file, PASSWORD)
+
+    def read_remote_write_token(self) -> str | None:
+        """The token for the receiver of remote write; `None` if none is set."""
+        return self.remote_write_token or _read_secret(self.remote_write_token_file)
+
+    def read_remote_write_password(self) -> str | None:
+        """The password of `remote_write_user`; `None` if none is set."""
+        return self.remote_write_password or _read_secret(self.remote_write_password_file)
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from fleet_smi.config import value_types
 from fleet_smi.config.addresses import ListenAddress
+from fleet_smi.config.remote_write_rows import REMOTE_WRITE_ROWS
 from fleet_smi.config.setting_row import Setting, secret_rows
 from fleet_smi.model.units import GIB, MIB
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS as THRESHOLDS
@@ -262,6 +263,7 @@ SETTINGS: tuple[Setting, ...] = (
         0.3,
     ),
     Setting("hub", "currency", value_types.NAME, None, "the currency of that price", "EUR"),
+    *REMOTE_WRITE_ROWS,
     Setting("client", "hub", value_types.URL, None, "the hub to use", "https://hub:7070"),
     *secret_rows("client", "token", "the token for the hub"),
     Setting("client", "fingerprint", value_types.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),

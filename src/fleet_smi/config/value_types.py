@@ -271,6 +271,14 @@ def _label_name(key: str) -> str:
     return key
 
 
+def _series_labels(value: Any) -> dict[str, str]:
+    labels = _labels(value)
+    for key in labels:
+        if not key.isidentifier() or key.startswith("__"):
+            raise ValueError(f"{format_for_error(key)} is not a name for a label, like site")
+    return labels
+
+
 NAME = ValueType(_name)
 NAMES = _list_of(_name)
 PATH = ValueType(_path)
@@ -279,6 +287,7 @@ FOLDER = ValueType(_folder)
 SECRET = ValueType(_secret)
 PASSWORD = ValueType(_password)
 LABELS = ValueType(_labels, dict)
+SERIES_LABELS = ValueType(_series_labels, dict)
 URL = ValueType(parse_url)
 ADDRESS: ValueType = ValueType(parse_listen_address, ListenAddress.__str__)
 FINGERPRINT = ValueType(parse_fingerprint)

@@ -298,6 +298,11 @@ class FleetState:
         return None if node is None else node.snapshot
 
     @property
+    def node_ids(self) -> tuple[str, ...]:
+        """The ids of all listed nodes."""
+        return tuple(self._nodes)
+
+    @property
     def is_full(self) -> bool:
         """Whether there is room for no more nodes."""
         return len(self._nodes) >= self.max_nodes

@@ -13,12 +13,14 @@ _SUMMARIES: dict[ProblemKind, str] = {
     "history": "the history cannot be written; live data is not affected",
     "nodes": "nodes cannot be saved; a restart of the hub would lose what is new",
     "credentials": "tokens and users cannot be read; those read before are used",
+    "remote_write": "figures do not reach the long-term store; live data is not affected",
 }
 _REMEDIES: dict[ProblemKind, str] = {
     "disk": "free some space, or set hub.history_most to less",
     "history": "free space on its disk, or repair the database: the hub's log has more",
     "nodes": "free space on the disk of hub.state if it is full: the hub's log has more",
     "credentials": "check the disk of hub.state: the hub's log has more",
+    "remote_write": "check hub.remote_write and its receiver: the hub's log has more",
 }
 
 ReadError = Callable[[], str | None]

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import NodeView, Summary
 
-ProblemKind = Literal["disk", "history", "nodes", "credentials"]
+ProblemKind = Literal["disk", "history", "nodes", "credentials", "remote_write"]
 
 
 class HubProblem(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
@@ -43,6 +43,9 @@ from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import SingleFlightCache
 from fleet_smi.server.tls import hub_certificate
 from fleet_smi.server.uvicorn_server import bind_sockets, serve
+
+if TYPE_CHECKING:
+    from fleet_smi.hub.remote_write.writer import RemoteWriter
 
 logger = logging.getLogger(__name__)
 _CREDENTIAL_REFRESH_SECONDS = 1.0
@@ -91,6 +94,9 @@ class HubServer:
                 stack.callback(self.archive.close)
             history = None if self.archive is None else self.archive.recorder
             self.hub = _hub(settings, [self._push, *sources], node_store, fleet, history)
+            self.remote_writer = _remote_writer(settings, self.hub, self.state_folder)
+            if self.remote_writer is not None:
+                stack.callback(self.remote_writer.close)
             self.problems = self._problem_report(node_store)
             self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
             for bound in self._sockets:
@@ -113,6 +119,8 @@ class HubServer:
             group.create_task(self._refresh_credentials())
             if self._renewed is not None:
                 group.create_task(self._renewed.watch())
+            if self.remote_writer is not None:
+                group.create_task(_run_listener("remote_write", self.remote_writer))
             for name, listener in self.listeners.items():
                 group.create_task(_run_listener(name, listener))
 
@@ -151,13 +159,14 @@ class HubServer:
         )
 
     def _problem_report(self, node_store: NodeStore[NodeCheckpoint]) -> ProblemReport:
-        archive = self.archive
+        archive, remote_writer = self.archive, self.remote_writer
         return ProblemReport(
             self.state_folder,
             {
                 "history": lambda: None if archive is None else archive.write_error,
                 "nodes": lambda: node_store.last_error,
                 "credentials": lambda: self.credentials.last_error,
+                "remote_write": lambda: None if remote_writer is None else remote_writer.error,
             },
             self.hub.clock,
         )
@@ -202,6 +211,7 @@ class HubServer:
             energy_price=settings.energy_price,
             currency=settings.currency,
             problems=self.problems,
+            remote_writer=self.remote_writer,
         )
         if services.history is not None:
             services.history.yield_to_reports = services.backpressure.yield_to_reports
@@ -256,6 +266,16 @@ def _hub(
         checkpoint_seconds=settings.remember_interval,
         elapsed_clock=elapsed_seconds,
     )
+
+
+def _remote_writer(settings: HubSettings, hub: Hub, folder: Path) -> "RemoteWriter | None":
+    """The sender to a long-term store of series, `None` if there is none."""
+    if settings.remote_write is None:
+        return None
+    # Here, because only some hubs need its libraries.
+    from fleet_smi.hub.remote_write.writer import RemoteWriter
+
+    return RemoteWriter(hub, settings, settings.remote_write, folder)
 
 
 def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive | None:

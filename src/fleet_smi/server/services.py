@@ -1,5 +1,7 @@
 """Dependency container: the services of one hub that route handlers work with."""
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
 from fleet_smi.hub.credentials import CredentialCache
@@ -11,6 +13,9 @@ from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
 from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.single_flight import SingleFlightCache
+
+if TYPE_CHECKING:
+    from fleet_smi.hub.remote_write.writer import RemoteWriter
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -32,5 +37,6 @@ class Services(Struct, frozen=True, kw_only=True):
     node_budget_seconds: float = 10.0
     history: HistoryService | None = None
     problems: ProblemReport
+    remote_writer: "RemoteWriter | None" = None
     energy_price: float | None = None
     currency: str | None = None

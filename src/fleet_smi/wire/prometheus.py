@@ -9,20 +9,21 @@ which. No label holds a pid or a command.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
 from fleet_smi.model.figures import GPU_FIGURES, NODE_FIGURES, FigureSpec, Unit
-from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
 from fleet_smi.model.people import owners, people_in_view
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Instance
 from fleet_smi.model.stream_payload_builder import unique_processes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_MAX_VALUE = 1e18  # comparing with it drops infinities and NaN, too
+MAX_VALUE = 1e18  # comparing with it drops infinities and NaN, too
 _MAX_LABEL_CHARACTERS = 200
 _LABEL_CACHE_SIZE = 1 << 17
 
@@ -46,6 +47,22 @@ class Metric(Struct, frozen=True):
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
+Family = tuple[Metric, LabelledSubjects]
+
+
+class UserCounts(Protocol):
+    """What is counted of a user."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def seen(self) -> bool: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def idle_gpus(self) -> int: ...
+
+
 def encode_metrics(
     view: FleetView,
     hub_metrics: Mapping[str, float],
@@ -56,25 +73,30 @@ def encode_metrics(
     The whole fleet and the hub are always in it; of the rest, only these groups.
     """
     # By metric, not by GPU: the format requires that the samples of a metric are contiguous.
+    users = people_in_view(view) if "users" in groups else ()
     lines: list[str] = []
-    for metric, subjects in _families(view, hub_metrics, groups):
+    for metric, subjects in chain(
+        fleet_families(view.summary, hub_metrics, users), node_families(view.nodes, groups)
+    ):
         lines += _lines(metric, subjects)
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
 
 
-def _families(
-    view: FleetView, hub_metrics: Mapping[str, float], groups: Collection[MetricGroup]
-) -> Iterator[tuple[Metric, LabelledSubjects]]:
-    nodes = [(_node_labels(node), node) for node in view.nodes]
-    yield (
-        GPUS_BY_STATE,
-        [(_label("state", state), getattr(view.summary, state)) for state in STATES],
-    )
-    yield from _each(FLEET_METRICS, [("", view.summary)])
+def fleet_families(
+    summary: Summary, hub_metrics: Mapping[str, float], users: Iterable[UserCounts]
+) -> Iterator[Family]:
+    """The metrics of the whole fleet, of the hub itself and of users."""
+    yield GPUS_BY_STATE, [(_label("state", state), getattr(summary, state)) for state in STATES]
+    yield from _each(FLEET_METRICS, [("", summary)])
     yield from _each(_hub_metrics(hub_metrics), [("", hub_metrics)])
-    if "users" in groups:
-        users = [(_label("user", one.user), one) for one in people_in_view(view) if one.seen]
-        yield from _each(USER_METRICS, users)
+    yield from _each(USER_METRICS, [(_label("user", one.user), one) for one in users if one.seen])
+
+
+def node_families(
+    views: Iterable[NodeView], groups: Collection[MetricGroup] = get_args(MetricGroup)
+) -> Iterator[Family]:
+    """The metrics of these nodes, their GPUs and MIG instances."""
+    nodes = [(_node_labels(node), node) for node in views]
     if "nodes" in groups:
         yield from _each(NODE_STATUS_METRICS, nodes)
         yield from _each(NODE_METRICS, [pair for pair in nodes if not pair[1].silent])
@@ -91,9 +113,7 @@ def _families(
         yield INSTANCE_STATE, _states(_instances(gpus))
 
 
-def _each(
-    metrics: Iterable[Metric], subjects: LabelledSubjects
-) -> Iterator[tuple[Metric, LabelledSubjects]]:
+def _each(metrics: Iterable[Metric], subjects: LabelledSubjects) -> Iterator[Family]:
     return ((metric, subjects) for metric in metrics)
 
 
@@ -102,7 +122,7 @@ def _lines(metric: Metric, subjects: LabelledSubjects) -> list[str]:
     samples = [
         f"{name}{{{labels}}} {value}" if labels else f"{name} {value}"
         for labels, subject in subjects
-        if (value := read(subject)) is not None and -_MAX_VALUE < value < _MAX_VALUE
+        if (value := read(subject)) is not None and -MAX_VALUE < value < MAX_VALUE
     ]
     if not samples:
         return []

@@ -144,7 +144,7 @@ export interface Host {
 }
 
 export interface HubProblem {
-  kind: "credentials" | "disk" | "history" | "nodes";
+  kind: "credentials" | "disk" | "history" | "nodes" | "remote_write";
   message: string;
   detail: string;
   remedy: string;

@@ -1,0 +1,1 @@
+"""Prometheus remote write: the figures of the fleet, sent to a long-term store of series."""
