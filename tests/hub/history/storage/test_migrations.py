@@ -7,6 +7,7 @@ from typing import get_args
 from msgspec.structs import replace
 from sqlalchemy import create_engine, inspect, make_url, select, text
 
+from fleet_smi.hub.database import read_fact
 from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import build_strips
 from fleet_smi.hub.history.queries.totals import GroupBy
@@ -71,7 +72,10 @@ def indexes_in(store: HistoryStore) -> set[str | None]:
     with store.read_transaction() as connection:
         seen = inspect(connection)
         return {
-            index["name"] for name in seen.get_table_names() for index in seen.get_indexes(name)
+            index["name"]
+            for name in seen.get_table_names()
+            if not name.endswith("_default")  # a partition, whose indexes follow from its table's
+            for index in seen.get_indexes(name)
         }
 
 
@@ -82,8 +86,10 @@ def test_a_database_of_version_1_gets_the_schema_of_a_new_one(where: str) -> Non
         columns = {
             name: {column["name"] for column in seen.get_columns(name)}
             for name in seen.get_table_names()
+            # The default partition of a table has the same columns.
+            if not name.endswith("_default")
         }
-        value = connection.scalar(schema.facts.select().with_only_columns(schema.facts.c.value))
+        value = read_fact(connection, "schema")
     assert value == str(migrations.schema_version())
     assert columns == {name: {*table.c.keys()} for name, table in schema.metadata.tables.items()}
     brought_up = indexes_in(store)

@@ -2,6 +2,7 @@
 
 import secrets
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ from tests.hub.history.batches import (
 from tests.machines import wait_until
 
 NOW = float(DAY + 100_000)
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[HistoryStore]:
+    """A history that is pruned to the row; PostgreSQL drops partitions: `test_partitions.py`."""
+    opened = open_history(tmp_path / "state" / "history.db")
+    yield opened
+    opened.close()
 
 
 def write(store: HistoryStore, *batches: WriteBatch) -> None:
@@ -72,35 +81,37 @@ def heavy(grain: int, count: int) -> WriteBatch:
     return WriteBatch(series=made)
 
 
-def test_each_grain_has_its_own_retention(store: HistoryStore) -> None:
+def test_each_grain_has_its_own_retention(sqlite_store: HistoryStore) -> None:
     series = [
         series_row(int(NOW) - age, grain=grain)
         for grain in (10, 60, 900)
         for age in (50, 500, 5000)
     ]
-    write(store, WriteBatch(series=series))
+    write(sqlite_store, WriteBatch(series=series))
     keep = replace(KEEP_ALL, series_seconds={10: 100.0, 60: 1000.0, 900: 10_000.0})
-    assert list(prune_steps(store, keep, NOW)) != []
-    assert rows_by_grain(store) == {10: 1, 60: 2, 900: 3}
+    assert list(prune_steps(sqlite_store, keep, NOW)) != []
+    assert rows_by_grain(sqlite_store) == {10: 1, 60: 2, 900: 3}
 
 
 def test_rows_needed_for_unfinished_coarse_rows_stay(
-    store: HistoryStore,
+    sqlite_store: HistoryStore,
 ) -> None:
     ages = {10: (50,), 60: (50, 1700, 1900), 900: (50, 21_500, 21_700), 10800: (50,)}
     rows = [series_row(int(NOW) - age, grain=grain) for grain in ages for age in ages[grain]]
-    write(store, WriteBatch(series=rows))
-    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds=dict.fromkeys(ages, 1.0)), NOW):
+    write(sqlite_store, WriteBatch(series=rows))
+    for _ in prune_steps(
+        sqlite_store, replace(KEEP_ALL, series_seconds=dict.fromkeys(ages, 1.0)), NOW
+    ):
         pass
-    assert rows_by_grain(store) == {60: 2, 900: 2}
+    assert rows_by_grain(sqlite_store) == {60: 2, 900: 2}
 
 
-def test_ledger_rows_expire_by_their_end(store: HistoryStore) -> None:
-    write(store, *(numbered_batch(number) for number in range(1, 11)))
+def test_ledger_rows_expire_by_their_end(sqlite_store: HistoryStore) -> None:
+    write(sqlite_store, *(numbered_batch(number) for number in range(1, 11)))
     keep = replace(KEEP_ALL, ledger_seconds=NOW - DAY - 65.0)
-    for _ in prune_steps(store, keep, NOW):
+    for _ in prune_steps(sqlite_store, keep, NOW):
         pass
-    found = rows_in(store)
+    found = rows_in(sqlite_store)
     assert {found[name] for name in ("periods", "occupancies", "presence")} == {5}
     assert found["moments"] == 4
     # A part of each is to be kept.
@@ -110,13 +121,15 @@ def test_ledger_rows_expire_by_their_end(store: HistoryStore) -> None:
     assert found["series"] == 10
 
 
-def test_samples_and_weeks_expire_when_all_of_them_is_too_old(store: HistoryStore) -> None:
+def test_samples_and_weeks_expire_when_all_of_them_is_too_old(sqlite_store: HistoryStore) -> None:
     long = period(DAY, DAY + 4 * 86400.0)
-    write(store, WriteBatch(periods=[(place(), long)], usage=[usage(DAY, 10.0)]))
-    assert rows_in(store)["samples"] > 4
-    for _ in prune_steps(store, replace(KEEP_ALL, ledger_seconds=86400.0), DAY + 20 * 86400.0):
+    write(sqlite_store, WriteBatch(periods=[(place(), long)], usage=[usage(DAY, 10.0)]))
+    assert rows_in(sqlite_store)["samples"] > 4
+    for _ in prune_steps(
+        sqlite_store, replace(KEEP_ALL, ledger_seconds=86400.0), DAY + 20 * 86400.0
+    ):
         pass
-    found = rows_in(store)
+    found = rows_in(sqlite_store)
     assert found["samples"] == found["gpu_weeks"] == found["person_weeks"] == 0
 
 
@@ -133,36 +146,33 @@ def test_no_sample_of_the_retained_time_is_deleted(store: HistoryStore) -> None:
         assert [(run.start, run.end) for run in runs[place()]] == [(now - 5 * 86400.0, now)]
 
 
-def test_a_prune_step_is_small(store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prune_step_is_small(sqlite_store: HistoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_ROWS_PER_STEP", 20)
-    write(store, heavy(10, 100))
+    write(sqlite_store, heavy(10, 100))
     left = [100]
-    for _ in prune_steps(store, replace(KEEP_ALL, series_seconds={10: 0.0}), NOW):
-        left.append(rows_by_grain(store)[10])
+    for _ in prune_steps(sqlite_store, replace(KEEP_ALL, series_seconds={10: 0.0}), NOW):
+        left.append(rows_by_grain(sqlite_store)[10])
     assert left == [100, 79, 58, 37, 16, 0]
 
 
 def test_excess_is_deleted_oldest_and_finest_first(
-    store: HistoryStore, monkeypatch: pytest.MonkeyPatch
+    sqlite_store: HistoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "_ROWS_PER_STEP", 100)
-    write(store, heavy(10, 3000), heavy(60, 3000), WriteBatch(usage=[usage(DAY, 10.0)]))
-    if store.kind == "postgresql":
-        with store.write_transaction() as connection:
-            connection.exec_driver_sql("SELECT pg_stat_force_next_flush()")
-    filled = store.size_bytes() - store.free_bytes()
+    write(sqlite_store, heavy(10, 3000), heavy(60, 3000), WriteBatch(usage=[usage(DAY, 10.0)]))
+    filled = sqlite_store.size_bytes() - sqlite_store.free_bytes()
     tight = replace(KEEP_ALL, max_bytes=filled - 300_000)
-    for _ in prune_steps(store, tight, NOW):
+    for _ in prune_steps(sqlite_store, tight, NOW):
         pass
-    found = rows_by_grain(store)
+    found = rows_by_grain(sqlite_store)
     assert 1000 < found[10] < 2500
     assert found[60] == 3000
-    with store.read_transaction() as connection:
+    with sqlite_store.read_transaction() as connection:
         newest = connection.scalars(
             select(schema.series.c.start).where(schema.series.c.grain == 10)
         ).all()
     assert max(newest) == NOW - 10
-    assert rows_in(store)["usage_hours"] == 1
+    assert rows_in(sqlite_store)["usage_hours"] == 1
 
 
 def test_excess_of_one_node_is_deleted_before_anything_of_the_others(
@@ -230,12 +240,12 @@ def test_shares_are_measured_only_now_and_then(store: HistoryStore) -> None:
     assert [*shares.trim(store, 0, NOW + 3600.0)]
 
 
-def test_the_ledger_is_deleted_last_a_day_at_a_time(store: HistoryStore) -> None:
+def test_the_ledger_is_deleted_last_a_day_at_a_time(sqlite_store: HistoryStore) -> None:
     hours = [usage(DAY + hour * HOUR, 10.0) for hour in (0, 5, 23, 24, 50)]
-    write(store, heavy(10, 10), WriteBatch(usage=hours))
-    for _ in prune_steps(store, replace(KEEP_ALL, max_bytes=0), NOW):
+    write(sqlite_store, heavy(10, 10), WriteBatch(usage=hours))
+    for _ in prune_steps(sqlite_store, replace(KEEP_ALL, max_bytes=0), NOW):
         pass
-    found = rows_in(store)
+    found = rows_in(sqlite_store)
     assert (found["series"], found["usage_hours"]) == (0, 2)
 
 
@@ -265,6 +275,6 @@ def checkpointed(store: HistoryStore) -> int:
 def test_the_writer_prunes_between_batches(store: HistoryStore) -> None:
     keep = RetentionPolicy(series_seconds={10: 3600.0}, ledger_seconds=1e12, max_bytes=1 << 40)
     writer = HistoryWriter(store, keep, clock=lambda: NOW, prune_interval_seconds=0.01)
-    writer.put(WriteBatch(series=[series_row(int(NOW) - 7200), series_row(int(NOW) - 1800)]))
+    writer.put(WriteBatch(series=[series_row(int(NOW) - 10_000), series_row(int(NOW) - 1800)]))
     wait_until(lambda: writer.last_written == 1 and rows_by_grain(store)[10] == 1)
     writer.close()

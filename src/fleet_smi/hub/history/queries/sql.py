@@ -53,6 +53,7 @@ class HistoryQueries:
 
     def __init__(self, store: HistoryStore) -> None:
         self._store = store
+        self._partitioned = store.kind == "postgresql"
 
     def nodes(self) -> list[NodeRow]:
         """Every stored node."""
@@ -75,7 +76,8 @@ class HistoryQueries:
         node_ids = None if gpu_keys is None else {node_id for node_id, _ in gpu_keys}
         with self._store.read_transaction() as connection:
             gpu_by_id = _gpus(connection, node_ids)
-            rows = connection.execute(select_periods(start, end, node_ids)).all()
+            query = select_periods(start, end, node_ids, partitioned=self._partitioned)
+            rows = connection.execute(query).all()
         # Nulls are from the outer join: the row of a GPU without periods.
         return [
             GpuPeriods(gpu=gpu_by_id[gpu_id], periods=tuple(map(period_from_row, of_gpu)))
@@ -93,7 +95,10 @@ class HistoryQueries:
         node_ids = _few_node_ids(gpu_keys)
         with self._store.read_transaction() as connection:
             gpu_by_id = _gpus(connection, node_ids)
-            rows = fetch_all(connection, select_periods(start, end, node_ids, schema.LOOK_COLUMNS))
+            query = select_periods(
+                start, end, node_ids, schema.LOOK_COLUMNS, partitioned=self._partitioned
+            )
+            rows = fetch_all(connection, query)
         return [
             (
                 gpu_by_id[gpu_id],
@@ -127,7 +132,8 @@ class HistoryQueries:
         """The last period of each GPU that began at or before a time; it may have ended."""
         with self._store.read_transaction() as connection:
             gpu_by_id = _gpus(connection)
-            rows = connection.execute(select_last_periods(at)).all()
+            query = select_last_periods(at, partitioned=self._partitioned)
+            rows = connection.execute(query).all()
         return [(gpu_by_id[row.gpu], period_from_row(row)) for row in rows if row.gpu is not None]
 
     def occupancies(

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, MetaData, Table, inspect, text
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.database import migrate_schema, read_fact
 from fleet_smi.hub.history.series.layout import FIRST_LAYOUT, encode_layout
-from fleet_smi.hub.history.storage import schema, strip_sample_rows
+from fleet_smi.hub.history.storage import partitions, schema, strip_sample_rows
 from fleet_smi.hub.history.storage.schema import (
     DAY_COLUMNS,
     DAY_SECONDS,
@@ -35,7 +35,7 @@ def _to_version_2(connection: Connection) -> None:
         connection.execute(text("DROP INDEX occupancies_of_person"))
         schema.OCCUPANCIES_PERSON_INDEX.create(connection)
     for table in (schema.looks, schema.samples, schema.person_weeks, schema.gpu_weeks):
-        table.create(connection)
+        _create_unpartitioned(connection, table)
     for state in STATES:
         connection.execute(text(f"ALTER TABLE gpu_days DROP COLUMN {state}"))
     for key in ("person", "gpu"):
@@ -70,6 +70,19 @@ def _to_version_4(connection: Connection) -> None:
     schema.SERIES_LAYOUT_INDEX.create(connection)
 
 
+def _to_version_5(connection: Connection) -> None:
+    """Partition the large tables by time; in SQLite nothing changes."""
+    if connection.dialect.name == "postgresql":
+        partitions.partition_tables(connection)
+
+
+def _create_unpartitioned(connection: Connection, table: Table) -> None:
+    """Create a table as it was before version 5."""
+    plain = table.to_metadata(MetaData())
+    plain.dialect_options["postgresql"]["partition_by"] = None
+    plain.create(connection)
+
+
 def _weekly_usage_sql(key: str) -> str:
     sums = [f"sum({name})" for name in SUM_COLUMNS]
     # Buckets are integers, so `/` rounds down in both databases.
@@ -84,7 +97,12 @@ def _weekly_usage_sql(key: str) -> str:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_to_version_2, _to_version_3, _to_version_4)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _to_version_2,
+    _to_version_3,
+    _to_version_4,
+    _to_version_5,
+)
 """Steps from version 1 to 2, 2 to 3, and so on. A new database is created from `metadata`."""
 
 
@@ -98,6 +116,8 @@ def migrate(connection: Connection, name: str) -> None:
     tables = inspect(connection).get_table_names()
     if not tables:
         metadata.create_all(connection)
+        if connection.dialect.name == "postgresql":
+            partitions.create_default_partitions(connection)
         connection.execute(facts.insert(), {"name": _SCHEMA, "value": str(schema_version())})
         return
     if facts.name not in tables or read_fact(connection, _SCHEMA) is None:

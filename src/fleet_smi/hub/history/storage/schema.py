@@ -87,6 +87,7 @@ periods = Table(
     Column("reason", Text, nullable=False),
     Column("holders", LargeBinary),
     Column("busy_percent", Double),
+    postgresql_partition_by="RANGE (start)",
     sqlite_with_rowid=False,
 )
 Index("periods_by_end", periods.c.end)
@@ -120,6 +121,7 @@ samples = Table(
     Column("gpu", Integer, primary_key=True, autoincrement=False),
     Column("looks", LargeBinary, nullable=False),
     Column("loads", LargeBinary, nullable=False),
+    postgresql_partition_by="RANGE (grain, bucket)",
     sqlite_with_rowid=False,
 )
 occupancies = Table(
@@ -135,6 +137,7 @@ occupancies = Table(
     *(Column(name, Double, nullable=False) for name in SUM_COLUMNS),
     Column("mean_memory_bytes", BigInteger),
     Column("peak_memory_bytes", BigInteger),
+    postgresql_partition_by="RANGE (start)",
     sqlite_with_rowid=False,
 )
 Index("occupancies_by_end", occupancies.c.end, occupancies.c.start)
@@ -166,6 +169,7 @@ series = Table(
     Column("node", Integer, primary_key=True, autoincrement=False),
     Column("layout", Integer, nullable=False),
     Column("data", LargeBinary, nullable=False),
+    postgresql_partition_by="RANGE (grain, start)",
     sqlite_with_rowid=False,
 )
 # Finds the layouts that no row has any more without reading the rows, which are most of the file.
@@ -180,6 +184,7 @@ usage_hours = Table(
     Column("person", Integer, primary_key=True, autoincrement=False),
     Column("state", Text, primary_key=True),
     *(Column(name, Double, nullable=False) for name in SUM_COLUMNS),
+    postgresql_partition_by="RANGE (bucket)",
     sqlite_with_rowid=False,
 )
 

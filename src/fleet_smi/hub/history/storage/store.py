@@ -29,6 +29,14 @@ from fleet_smi.hub.database import CORRUPTION_CODES, sqlite_engine
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.lock import DatabaseLocked, lock_file, require_advisory_lock
 from fleet_smi.hub.history.storage.migrations import IncompatibleDatabase, migrate
+from fleet_smi.hub.history.storage.partitions import (
+    Partition,
+    PartitionKey,
+    create_partition,
+    drop_partition,
+    read_first_starts,
+    read_partitions,
+)
 from fleet_smi.paths import ensure_private_folder
 
 logger = logging.getLogger(__name__)
@@ -54,9 +62,14 @@ _SQLITE_USED_BYTES = (
     "SELECT (page_count - freelist_count) * page_size"
     " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
 )
+_POSTGRESQL_SIZE = (
+    "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
+    " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
+)
 _POSTGRESQL_SERIES_SIZE = (
-    "SELECT n_live_tup, pg_total_relation_size(relid) FROM pg_stat_user_tables"
-    " WHERE relid = 'series'::regclass"
+    "SELECT coalesce(sum(n_live_tup), 0), coalesce(sum(pg_total_relation_size(relid)), 0)"
+    " FROM pg_stat_user_tables"
+    " WHERE schemaname = current_schema() AND starts_with(relname, 'series_')"
 )
 
 
@@ -77,6 +90,10 @@ class HistoryStore:
         self._was_emptied = isinstance(location, Path) and _is_emptied(location)
         self._not_ready_message = f"{self.name} is not open yet"
         self._lock_descriptor: int | None = None
+        # As of the last change. Another hub may change them too: a row without its partition goes
+        # to the default one.
+        self._partitions: set[Partition] | None = None if self.kind == "postgresql" else set()
+        self._first_partitions: dict[PartitionKey, int] = {}
         self.engine = self._make_engine()
         self._writing_engine = self._make_writing_engine()
 
@@ -114,9 +131,8 @@ class HistoryStore:
         if isinstance(self._location, Path):
             files = (Path(f"{self._location}{suffix}") for suffix in ("", "-wal"))
             return sum(file.stat().st_size for file in files if file.exists())
-        sizes = " + ".join(f"pg_total_relation_size('{name}')" for name in schema.metadata.tables)
         with self.read_transaction() as connection:
-            return int(connection.scalar(text(f"SELECT {sizes}")) or 0)
+            return int(connection.scalar(text(_POSTGRESQL_SIZE)) or 0)
 
     def free_bytes(self) -> int:
         """The part of the size that is empty and will be reused before the file grows."""
@@ -149,6 +165,38 @@ class HistoryStore:
                 cursor.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
                 cursor.fetchall()  # the statement frees one page per fetched step
         return self.kind == "sqlite"
+
+    def partitions(self) -> set[Partition]:
+        """The partitions of its tables; none in SQLite, which has no partitions."""
+        if self._partitions is None:
+            with self.read_transaction() as connection:
+                self._partitions = read_partitions(connection)
+                self._first_partitions = read_first_starts(connection)
+        return self._partitions
+
+    def create_partitions(self, needed: set[Partition]) -> None:
+        """Create partitions that do not exist yet."""
+        self.prepare()
+        if self.kind == "sqlite":
+            return
+        missing = needed - self.partitions()
+        first = self._first_partitions
+        for partition in missing:
+            if partition.start >= first.get(partition[:2], partition.start):
+                # Each in a transaction of its own: together they would lock tables in another
+                # order than readers do.
+                with self.write_transaction() as connection:
+                    create_partition(connection, partition)
+                self._partitions = None
+
+    def drop_partition(self, partition: Partition, outlives: str | None = None) -> int:
+        """Drop a partition, but for the rows that meet a condition; return its size in bytes."""
+        with self.write_transaction() as connection:
+            size = text("SELECT pg_total_relation_size(to_regclass(:name))")
+            size_bytes = connection.scalar(size, {"name": partition.name})
+            drop_partition(connection, partition, outlives)
+        self._partitions = None
+        return int(size_bytes or 0)
 
     def close(self) -> None:
         """Close all connections and release the lock."""

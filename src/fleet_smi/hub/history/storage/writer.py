@@ -24,6 +24,7 @@ from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.ids import IdCache
 from fleet_smi.hub.history.storage.inserts import write_batch, write_gap
 from fleet_smi.hub.history.storage.ledger_shares import LedgerShares
+from fleet_smi.hub.history.storage.partitions import partitions_of
 from fleet_smi.hub.history.storage.queue import QueuedBatch, WriteQueue
 from fleet_smi.hub.history.storage.replaced_rows import read_recorded_until
 from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
@@ -211,6 +212,9 @@ class HistoryWriter:
 
     def _write(self, taken: list[QueuedBatch]) -> None:
         rejected: list[RejectedRow] = []
+        if self._store.kind == "postgresql":
+            needed = [partitions_of(queued.batch) for queued in taken]
+            self._store.create_partitions(set().union(*needed))
         with self._store.write_transaction() as connection:
             for gap in self._gaps():
                 write_gap(connection, gap)
