@@ -2,6 +2,7 @@
 
 * FleetError                shown to a user in one line
   x UsageError              the request makes no sense: bad flag, bad pattern, bad setting (exit 2)
+    + NotFound              the hub has no such node, job or endpoint
   x Unmet                   the request makes sense and cannot be met now (exit 1)
   x StateError              saved state cannot be used: damaged, too new, open to others
   x CollectError            one collector could not read its subject
@@ -32,6 +33,10 @@ class FleetError(Exception):
 
 class UsageError(FleetError):
     """The request makes no sense: bad flag, bad pattern, bad setting."""
+
+
+class NotFound(UsageError):
+    """The hub has no such node, job or endpoint."""
 
 
 class Unmet(FleetError):

@@ -9,7 +9,15 @@ import pytest
 
 from fleet_smi import api
 from fleet_smi.client.hub import HubClient
-from fleet_smi.errors import FleetError, Refused, Undecodable, Unmet, Unreachable, UsageError
+from fleet_smi.errors import (
+    FleetError,
+    NotFound,
+    Refused,
+    Undecodable,
+    Unmet,
+    Unreachable,
+    UsageError,
+)
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.units import GIB
 from tests.builders import gpu, process
@@ -71,7 +79,7 @@ def test_an_unknown_token_is_refused(hub: ThreadedHub) -> None:
         ("400 Bad", UsageError),
         ("401 No", Refused),
         ("403 No", Refused),
-        ("404 Not", UsageError),
+        ("404 Not", NotFound),
         ("421 Not", Refused),
         ("429 Slow", Unreachable),
         ("500 Oh", Unreachable),

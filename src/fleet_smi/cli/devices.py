@@ -9,11 +9,13 @@ from fleet_smi.errors import Unmet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fleet_smi.model.candidates import Candidate
+    from fleet_smi.model.candidates import Candidate, OfferedDevice
     from fleet_smi.model.fleet import FleetView
 
 
-def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> list[str]:
+def cuda_devices(
+    candidates: "Sequence[Candidate | OfferedDevice]", *, uuid: bool = False
+) -> list[str]:
     """Return values for CUDA_VISIBLE_DEVICES: all indices, or all UUIDs.
 
     CUDA does not accept a mix of both, and a MIG instance has only a UUID, so one instance
@@ -22,12 +24,12 @@ def cuda_devices(candidates: "Sequence[Candidate]", *, uuid: bool = False) -> li
     if not uuid and all(candidate.part is None for candidate in candidates):
         return [str(candidate.index) for candidate in candidates]
     for candidate in candidates:
-        if candidate.judged.uuid_is_made:
+        if candidate.uuid_is_made:
             raise Unmet(f"{candidate.label} has no UUID: it can only be selected by its index")
     return [candidate.uuid for candidate in candidates]
 
 
-def candidate_labels(candidates: "Sequence[Candidate]") -> list[str]:
+def candidate_labels(candidates: "Sequence[Candidate | OfferedDevice]") -> list[str]:
     """Return a label for each candidate, like "gpu03:1"."""
     return [
         _label(candidate, (candidate.node_label or "").removeprefix(candidate.node))
@@ -35,7 +37,7 @@ def candidate_labels(candidates: "Sequence[Candidate]") -> list[str]:
     ]
 
 
-def _label(candidate: "Candidate", suffix: str) -> str:
+def _label(candidate: "Candidate | OfferedDevice", suffix: str) -> str:
     """Return node, the suffix that tells nodes of one name apart, and index.
 
     Nodes choose their own names. Characters outside a safe set are replaced, so that no name

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from fleet_smi.hub.state_folder import RunningHub
     from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.model.hub_problems import NodesView
+    from fleet_smi.model.hub_problems import NodesView, Problems
+    from fleet_smi.model.node_summary import FleetOverview
     from fleet_smi.model.people import PeopleView
-    from fleet_smi.model.select import Offer
+    from fleet_smi.model.select import BriefOffer, Offer
     from fleet_smi.model.verdict.thresholds import Thresholds
 
 _VARIABLES = {"FLEET_SMI_CLIENT_HUB", "FLEET_SMI_HUB_STATE"}
@@ -238,13 +239,29 @@ class HubFleet:
         """Fetch the view from the hub, which waits for nothing."""
         return self._client.fleet(self._at)
 
+    def selected(self, **filters: str | None) -> "FleetView":
+        """Fetch what the hub selects by these filters."""
+        return self._client.fleet(self._at, **filters)
+
+    def overview(self, **filters: str | None) -> "FleetOverview":
+        """Fetch one row per node that the hub selects by these filters."""
+        return self._client.overview(self._at, **filters)
+
     def nodes(self) -> "NodesView":
         """Fetch the nodes, with the problems of the hub and the senders that it refuses."""
         return self._client.nodes()
 
+    def problems(self) -> "Problems":
+        """Fetch the problems of the hub and the senders that it refuses."""
+        return self._client.problems()
+
     def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
         """Return the GPUs the hub offers, judged by the hub's thresholds, not by ours."""
         return self._client.free(request, at=self._at, explain=explain)
+
+    def offers(self, request: "GpuRequest", *, explain: bool) -> "BriefOffer | Offer":
+        """Return the same with no more of each GPU than its name."""
+        return self._client.offers(request, at=self._at, explain=explain)
 
     def people(self, user: str | None) -> "PeopleView":
         """Return who holds GPUs, counted by the hub."""

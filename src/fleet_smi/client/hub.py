@@ -10,20 +10,23 @@ import msgspec
 from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_response
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
-from fleet_smi.errors import FleetError, Refused, Unreachable, UsageError
+from fleet_smi.errors import FleetError, NotFound, Refused, Unreachable, UsageError
 from fleet_smi.model.candidates import GpuRequest
-from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.fleet import FleetPage, FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
 from fleet_smi.model.history_responses import Occupancies, StorageStatus
-from fleet_smi.model.hub_problems import NodesView
+from fleet_smi.model.hub_problems import NodesView, Problems
 from fleet_smi.model.moment import to_remote_moment
+from fleet_smi.model.node_summary import FleetOverview, view_overview
 from fleet_smi.model.people import PeopleView
-from fleet_smi.model.select import Offer
+from fleet_smi.model.select import BriefOffer, Offer
+from fleet_smi.model.views import summarize_nodes
 
 Moment = str | float | datetime
 """A moment as text ("-2h", "yesterday 03:12"), seconds since 1970, or a `datetime`."""
 _QueryValue = str | int | None
 _T = TypeVar("_T")
+_PAGE_NODES = 500
 
 
 class HubClient:
@@ -41,9 +44,22 @@ class HubClient:
             url, token=token, fingerprint=fingerprint, timeout_seconds=timeout_seconds
         )
 
-    def fleet(self, at: Moment | None = None) -> FleetView:
-        """The whole fleet, now or at a moment of the past."""
-        return self._get("/api/v1/fleet", FleetView, at=_encode_moment(at))
+    def fleet(self, at: Moment | None = None, **filters: str | None) -> FleetView:
+        """The whole fleet, or what the hub selects by `user`, `node`, `state` and `filter`.
+
+        `node` is a pattern like `gpu0*`, `sort` the order of the GPUs of a node. With `at` it is
+        the fleet at a moment of the past. The summary is always of the whole fleet.
+        """
+        if at is not None:
+            return self._get("/api/v1/fleet", FleetView, at=_encode_moment(at), **filters)
+        return self._fleet_by_pages(filters)
+
+    def overview(self, at: Moment | None = None, **filters: str | None) -> FleetOverview:
+        """One row per node, of the fleet or of what the filters of `fleet` select."""
+        try:
+            return self._get("/api/v1/overview", FleetOverview, at=_encode_moment(at), **filters)
+        except NotFound:  # a hub of an older version
+            return view_overview(self.fleet(at, **filters))
 
     def free(
         self, request: GpuRequest, *, at: Moment | None = None, explain: bool = False
@@ -52,19 +68,16 @@ class HubClient:
 
         With `explain` it also says why each of the others is not offered.
         """
-        return self._get(
-            "/api/v1/free",
-            Offer,
-            n=request.count,
-            min_free=request.min_free_bytes,
-            model=request.model,
-            vendor=request.vendor,
-            policy=request.policy,
-            max_used=str(request.max_used_percent),
-            same_node="true" if request.same_node else None,
-            why="true" if explain else "false",
-            at=_encode_moment(at),
-        )
+        return self._get("/api/v1/free", Offer, **_offer_query(request, at, explain))
+
+    def offers(
+        self, request: GpuRequest, *, at: Moment | None = None, explain: bool = False
+    ) -> BriefOffer | Offer:
+        """The same with no more of each GPU than its name, for many GPUs of a large fleet."""
+        try:
+            return self._get("/api/v1/offers", BriefOffer, **_offer_query(request, at, explain))
+        except NotFound:  # a hub of an older version
+            return self.free(request, at=at, explain=explain)
 
     def people(self, user: str | None = None, at: Moment | None = None) -> PeopleView:
         """Who holds GPUs, now or at a moment; with `user`, that person and all their GPUs."""
@@ -72,13 +85,21 @@ class HubClient:
 
     def nodes(self) -> NodesView:
         """Every node, the problems of the hub, and the senders that it refuses."""
-        response = self._connection.request("GET", "/api/v1/nodes")
-        if response.status in (404, 405):  # a hub of an older version
-            view = self.fleet()
-            return NodesView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
-        if response.status >= 300:
-            raise _error(response, self._connection.url)
-        return decode_response(response.body, NodesView)
+        view, hub = self.fleet(), self.problems()
+        return NodesView(
+            taken_at=view.taken_at,
+            summary=view.summary,
+            nodes=view.nodes,
+            problems=hub.problems,
+            refused=hub.refused,
+        )
+
+    def problems(self) -> Problems:
+        """The problems of the hub, and the senders that it refuses."""
+        try:
+            return self._get("/api/v1/problems", Problems)
+        except NotFound:  # a hub of an older version
+            return Problems()
 
     def node(self, node_id: str) -> NodeView:
         """One node."""
@@ -155,6 +176,27 @@ class HubClient:
         """Close the connection."""
         self._connection.close()
 
+    def _fleet_by_pages(self, filters: dict[str, str | None]) -> FleetView:
+        """The fleet, page by page: a large one in a single response would take too long."""
+        try:
+            page = self._get("/api/v1/fleet", FleetPage, limit=_PAGE_NODES, **filters)
+        except UsageError as error:
+            if "limit" not in str(error):
+                raise
+            # A hub of an older version knows no such parameter, and says so.
+            return self._get("/api/v1/fleet", FleetView, **filters)
+        summary, nodes, taken_at = page.summary, [*page.nodes], page.taken_at
+        while page.next is not None:
+            page = self._get(
+                "/api/v1/fleet", FleetPage, limit=_PAGE_NODES, after=page.next, **filters
+            )
+            nodes += page.nodes
+            # By the latest: no age is then negative.
+            taken_at = max(taken_at, page.taken_at)
+        if summary is None:
+            summary = summarize_nodes(nodes)
+        return FleetView(taken_at=taken_at, summary=summary, nodes=tuple(nodes))
+
     def _get_range(
         self, path: str, response_type: type[_T], since: Moment, until: Moment, **query: _QueryValue
     ) -> _T:
@@ -176,6 +218,20 @@ class HubClient:
         return response
 
 
+def _offer_query(request: GpuRequest, at: Moment | None, explain: bool) -> dict[str, _QueryValue]:
+    return {
+        "n": request.count,
+        "min_free": request.min_free_bytes,
+        "model": request.model,
+        "vendor": request.vendor,
+        "policy": request.policy,
+        "max_used": str(request.max_used_percent),
+        "same_node": "true" if request.same_node else None,
+        "why": "true" if explain else "false",
+        "at": _encode_moment(at),
+    }
+
+
 def _encode_moment(moment: Moment | None) -> str | None:
     """A moment as text that means the same to a hub with another clock or time zone."""
     if moment is None:
@@ -195,6 +251,8 @@ def _error(response: Response, url: str) -> FleetError:
     # 421: the hub does not answer to this host name.
     if response.status in (401, 403, 421):
         return Refused(f"hub {url}: {message}")
-    if response.status in (400, 404, 409, 422):
+    if response.status in (404, 405):
+        return NotFound(f"hub {url}: {message}")
+    if response.status in (400, 409, 422):
         return UsageError(f"hub {url}: {message}")
     return Unreachable(f"hub {url}: {message}")

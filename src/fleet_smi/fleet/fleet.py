@@ -11,7 +11,7 @@ from fleet_smi.fleet.device_standings import StateTransition
 from fleet_smi.fleet.figure_reports import MAX_AGE_ERROR_SECONDS, FigureReports
 from fleet_smi.fleet.fleet_change import FleetChange, late_change, node_change
 from fleet_smi.fleet.identity import NodeIdentities
-from fleet_smi.fleet.inventory import InventoryIndex, NewHome, missing_gpus_from
+from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_limit import MAX_NODES
 from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, restore_node
@@ -21,6 +21,7 @@ from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name
 from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.fleet import FleetView, NodeView
+from fleet_smi.model.node_names import NodePlace
 from fleet_smi.model.rotation import Rotation
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
@@ -60,7 +61,7 @@ class FleetState:
         self._machines = MachineIndex(self._nodes, thresholds)
         self.figure_reports = FigureReports(self._nodes, thresholds, self.apply, self._mark_applied)
         """Applies reports in which only figures differ from the report before."""
-        self._views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
+        self.views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
 
     def apply(
         self,
@@ -266,18 +267,23 @@ class FleetState:
 
     def nodes(self, now: float) -> Iterator[NodeView]:
         """Yield every node sorted by name, each built when it is requested."""
-        for node in sorted(self._nodes.values(), key=lambda node: node.sort_key):
-            yield self._views.view(node, now, self.delay_seconds)
+        for node in self.views.in_order():
+            yield self.views.view(node, now, self.delay_seconds)
+
+    def parts(self, now: float, after: NodePlace | None = None) -> Iterator[NodeParts]:
+        """Yield every node sorted by name, or those after a place, in parts."""
+        for node in self.views.in_order(after):
+            yield self.views.parts(node, now, self.delay_seconds)
 
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""
         node = self._nodes.get(node_id)
-        return None if node is None else self._views.view(node, now, self.delay_seconds)
+        return None if node is None else self.views.view(node, now, self.delay_seconds)
 
     def node_parts(self, node_id: str, now: float) -> NodeParts | None:
         """Return one node at one moment, in parts; `None` when it is unknown."""
         node = self._nodes.get(node_id)
-        return None if node is None else self._views.parts(node, now, self.delay_seconds)
+        return None if node is None else self.views.parts(node, now, self.delay_seconds)
 
     def node_by_route(self, via: Via) -> str | None:
         """Return the id of the node that a route leads to, if that is known."""
@@ -285,12 +291,7 @@ class FleetState:
 
     def device_keys(self) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance in `view`; in any thread."""
-        return {
-            (node.node_id, uuid)
-            for node in list(self._nodes.values())
-            for gpu in node.gpus
-            for uuid in (gpu.uuid, *[instance.uuid for instance in gpu.instances])
-        }
+        return self.views.device_keys()
 
     def latest_snapshot(self, node_id: str) -> Snapshot | None:
         """Return the latest snapshot of a node, if it has one."""
@@ -301,6 +302,11 @@ class FleetState:
     def node_ids(self) -> tuple[str, ...]:
         """The ids of all listed nodes."""
         return tuple(self._nodes)
+
+    @property
+    def node_count(self) -> int:
+        """The number of nodes."""
+        return len(self._nodes)
 
     @property
     def is_full(self) -> bool:
@@ -343,12 +349,5 @@ class FleetState:
         if node.inventory.missing:
             twins = self.identities.twins(node.node_id)
             self._inventories.prune(node.node_id, node.inventory, twins)
-            self._inventories.note_moves(node.node_id, node.inventory, self._find_home, at)
+            self._inventories.note_moves(node.node_id, node.inventory, self.views.home_of, at)
         return snapshot
-
-    def _find_home(self, node_id: str) -> NewHome | None:
-        node = self._nodes.get(node_id)
-        if node is None:
-            return None
-        has_credential = self.identities.has_credential(node_id)
-        return NewHome(node.name, node.reported_uuids, node.at, has_credential)

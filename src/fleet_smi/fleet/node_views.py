@@ -1,18 +1,23 @@
 """Views of nodes, with the warnings that a node does not know of: faults of the hub, shared ids."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
 from fleet_smi.fleet.identity import NodeIdentities
+from fleet_smi.fleet.inventory import NewHome
 from fleet_smi.fleet.machines import JOIN_AS_NEW, NEW_MACHINE_ID
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.node_names import NodePlace
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.views import NodeParts, build_node_view
 
 _MAX_NAMED = 3
+_place = attrgetter("sort_key")
 
 
 class NodeViews:
@@ -29,6 +34,12 @@ class NodeViews:
         self._identities = identities
         self._faults = faults
         self._thresholds = thresholds
+        self._unbuilt: set[str] = set()  # nodes whose parts could not be made into a view
+
+    def in_order(self, after: NodePlace | None = None) -> list[NodeState]:
+        """Return the nodes sorted by name; only those after a place, if one is given."""
+        nodes = sorted(self._nodes.values(), key=_place)
+        return nodes if after is None else nodes[bisect_right(nodes, after, key=_place) :]
 
     def parts(self, node: NodeState, now: float, delay_seconds: float) -> NodeParts:
         """Return a node in parts."""
@@ -37,22 +48,48 @@ class NodeViews:
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self._faults.record("view", node.node_id, error)
             parts = NodeParts(node=node.bare_view())
+        else:
+            if self._faults and node.node_id not in self._unbuilt:
+                self._faults.clear("view", node.node_id)
         if not self._faults:
             return parts
         return replace(parts, node=self._with_faults(parts.node))
 
     def view(self, node: NodeState, now: float, delay_seconds: float) -> NodeView:
         """Return the view of a node."""
+        return self.build(self.parts(node, now, delay_seconds))
+
+    def build(self, parts: NodeParts) -> NodeView:
+        """Return the view of a node from its parts, or by its name alone after a bug."""
+        node_id = parts.node.node_id
         try:
-            parts = node.parts(now, self._thresholds, delay_seconds)
-            view = build_node_view(self._with_twins(parts, now))
+            view = build_node_view(parts)
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
-            self._faults.record("view", node.node_id, error)
-            view = node.bare_view()
-        else:
-            if self._faults:
-                self._faults.clear("view", node.node_id)
-        return self._with_faults(view) if self._faults else view
+            self._unbuilt.add(node_id)
+            self._faults.record("view", node_id, error)
+            node = self._nodes.get(node_id)
+            return parts.node if node is None else self._with_faults(node.bare_view())
+        if node_id in self._unbuilt:
+            self._unbuilt.discard(node_id)
+            self._faults.clear("view", node_id)
+        return view
+
+    def device_keys(self) -> set[tuple[str, str]]:
+        """Return the node id and UUID of every GPU and instance, without building a view."""
+        return {
+            (node.node_id, uuid)
+            for node in list(self._nodes.values())
+            for gpu in node.gpus
+            for uuid in (gpu.uuid, *[instance.uuid for instance in gpu.instances])
+        }
+
+    def home_of(self, node_id: str) -> NewHome | None:
+        """Return what is known of a node to which a GPU may have moved; `None` if nothing is."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            return None
+        has_credential = self._identities.has_credential(node_id)
+        return NewHome(node.name, node.reported_uuids, node.at, has_credential)
 
     def _with_faults(self, view: NodeView) -> NodeView:
         """Return the view with faults of the hub among the troubles of the node."""

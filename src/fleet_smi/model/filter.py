@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from fleet_smi.errors import UsageError
 from fleet_smi.model.filter_keys import FIGURE_GETTERS, TEXT_GETTERS, FigureKey, TextKey
-from fleet_smi.model.fleet import STATES, JudgedGpu, NodeView
+from fleet_smi.model.fleet import STATES, JudgedGpu, NodeView, Verdict
+from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.units import parse_duration, parse_size
 
 Operator = Literal[":", "<", "<=", ">", ">="]
@@ -50,16 +51,21 @@ class Term(Struct, frozen=True, kw_only=True):
     bound: float | None = None
     negated: bool = False
 
-    def matches(self, node: NodeView, gpu: JudgedGpu) -> bool:
-        """Return whether this GPU matches."""
+    def matches(
+        self, node: NodeView, gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]
+    ) -> bool:
+        """Return whether this GPU matches; `verdicts` are those on its instances."""
         # Two-valued: where the figure is not measured, `mem>40G` is false and `-mem>40G` true.
-        return self._fits(node, gpu) is not self.negated
+        return self._fits(node, gpu, verdict, verdicts) is not self.negated
 
-    def _fits(self, node: NodeView, gpu: JudgedGpu) -> bool:
+    def _fits(
+        self, node: NodeView, gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]
+    ) -> bool:
         if self.bound is not None:
-            figure = FIGURE_GETTERS[cast("FigureKey", self.key)](node, gpu)
+            figure = FIGURE_GETTERS[cast("FigureKey", self.key)](node, gpu, verdict)
             return figure is not None and _COMPARE[self.op](figure, self.bound)
-        texts = [text.lower() for text in TEXT_GETTERS[cast("TextKey", self.key)](node, gpu)]
+        read_texts = TEXT_GETTERS[cast("TextKey", self.key)]
+        texts = [text.lower() for text in read_texts(node, gpu, verdict, verdicts)]
         return any(_matches_pattern(text, value) for value in self.values for text in texts)
 
 
@@ -70,7 +76,14 @@ class Filter(Struct, frozen=True):
 
     def matches(self, node: NodeView, gpu: JudgedGpu) -> bool:
         """Return whether this GPU of this node matches."""
-        return all(term.matches(node, gpu) for term in self.terms)
+        verdicts = {instance.uuid: instance.verdict for instance in gpu.instances}
+        return self.matches_parts(node, gpu, gpu.verdict, verdicts)
+
+    def matches_parts(
+        self, node: NodeView, gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]
+    ) -> bool:
+        """Return the same for a GPU and the verdicts on it and on its instances."""
+        return all(term.matches(node, gpu, verdict, verdicts) for term in self.terms)
 
 
 def parse_filter(text: str) -> Filter:

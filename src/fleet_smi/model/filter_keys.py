@@ -7,7 +7,8 @@ result. The changing figures of a silent node are out of date and count as unkno
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-from fleet_smi.model.fleet import JudgedDevice, JudgedGpu, NodeView
+from fleet_smi.model.fleet import NodeView, Verdict
+from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.stream_payload_builder import (
     round_finite,
     to_mebibytes,
@@ -18,20 +19,17 @@ from fleet_smi.model.units import MIB
 
 TextKey = Literal["word", "state", "node", "model", "user", "label", "why", "driver", "gpu", "uuid"]
 FigureKey = Literal["mem", "used", "total", "load", "temp", "power", "idle"]
-FigureGetter = Callable[[NodeView, JudgedGpu], float | None]
-TextGetter = Callable[[NodeView, JudgedGpu], Iterable[str]]
+FigureGetter = Callable[[NodeView, Gpu, Verdict], float | None]
+TextGetter = Callable[[NodeView, Gpu, Verdict, Mapping[str, Verdict]], Iterable[str]]
+"""Reads the texts of a GPU; the verdicts on its instances are by their UUID."""
 
 
 def _known(*texts: str | None) -> list[str]:
     return [text for text in texts if text is not None]
 
 
-def _users(gpu: JudgedGpu) -> tuple[str, ...]:
-    return visible_users(gpu.verdict.state, unique_processes(gpu)) or ()
-
-
-def _gpu_and_instances(gpu: JudgedGpu) -> tuple[JudgedDevice, ...]:
-    return (gpu, *gpu.instances)
+def _users(gpu: Gpu, verdict: Verdict) -> tuple[str, ...]:
+    return visible_users(verdict.state, unique_processes(gpu)) or ()
 
 
 def _labels(node: NodeView) -> list[str]:
@@ -43,35 +41,38 @@ def _bytes(count: int | None) -> int | None:
     return None if mebibytes is None else mebibytes * MIB
 
 
-def _free_bytes(gpu: JudgedGpu) -> int | None:
+def _free_bytes(gpu: Gpu) -> int | None:
     total, used = _bytes(gpu.memory_total_bytes), _bytes(gpu.memory_used_bytes)
     return None if total is None or used is None or used > total else total - used
 
 
-def _live(figure: Callable[[JudgedGpu], float | None]) -> FigureGetter:
+def _live(figure: Callable[[Gpu], float | None]) -> FigureGetter:
     """Read a figure as unknown while the node is silent."""
-    return lambda node, gpu: None if node.silent else figure(gpu)
+    return lambda node, gpu, _: None if node.silent else figure(gpu)
 
 
 TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
-    "word": lambda node, gpu: (*_known(node.name, gpu.name), *_users(gpu)),
-    "state": lambda _, gpu: [device.verdict.state for device in _gpu_and_instances(gpu)],
-    "node": lambda node, _: (node.name,),
-    "model": lambda _, gpu: _known(gpu.name),
-    "user": lambda _, gpu: _users(gpu),
-    "label": lambda node, _: _labels(node),
-    "why": lambda _, gpu: _known(gpu.verdict.reason, gpu.verdict.was),
-    "driver": lambda node, _: _known(node.host.driver_version),
-    "gpu": lambda _, gpu: (str(gpu.index),),
-    "uuid": lambda _, gpu: [device.uuid for device in _gpu_and_instances(gpu)],
+    "word": lambda node, gpu, verdict, _: (*_known(node.name, gpu.name), *_users(gpu, verdict)),
+    "state": lambda _, gpu, verdict, verdicts: [
+        verdict.state,
+        *(verdicts[instance.uuid].state for instance in gpu.instances),
+    ],
+    "node": lambda node, *_: (node.name,),
+    "model": lambda _, gpu, *__: _known(gpu.name),
+    "user": lambda _, gpu, verdict, __: _users(gpu, verdict),
+    "label": lambda node, *_: _labels(node),
+    "why": lambda _, __, verdict, ___: _known(verdict.reason, verdict.was),
+    "driver": lambda node, *_: _known(node.host.driver_version),
+    "gpu": lambda _, gpu, *__: (str(gpu.index),),
+    "uuid": lambda _, gpu, *__: [gpu.uuid, *(instance.uuid for instance in gpu.instances)],
 }
 FIGURE_GETTERS: Mapping[FigureKey, FigureGetter] = {
     "mem": _live(_free_bytes),
     "used": _live(lambda gpu: _bytes(gpu.memory_used_bytes)),
     # Not `_live`: the size of the memory does not change while a node is silent.
-    "total": lambda _, gpu: _bytes(gpu.memory_total_bytes),
+    "total": lambda _, gpu, __: _bytes(gpu.memory_total_bytes),
     "load": _live(lambda gpu: round_finite(gpu.busy_percent)),
     "temp": _live(lambda gpu: round_finite(gpu.temperature_celsius)),
     "power": _live(lambda gpu: round_finite(gpu.power_watts)),
-    "idle": _live(lambda gpu: round_finite(gpu.verdict.idle_seconds)),
+    "idle": lambda node, _, verdict: None if node.silent else round_finite(verdict.idle_seconds),
 }

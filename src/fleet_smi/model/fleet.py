@@ -101,14 +101,14 @@ class NodeView(Struct, frozen=True, kw_only=True):
     @property
     def failures(self) -> tuple[str, ...]:
         """Messages about the collectors that failed."""
-        failed = (run for run in self.runs if run.outcome == "failed")
-        return tuple(f"{run.name}: {run.detail or 'could not be read'}" for run in failed)
+        failed = [run for run in self.runs if run.outcome == "failed"]
+        return tuple([f"{run.name}: {run.detail or 'could not be read'}" for run in failed])
 
     @property
     def limits(self) -> tuple[str, ...]:
         """Figures that its working collectors cannot read: one sentence per collector."""
-        limited = (run for run in self.runs if run.outcome == "ok" and run.detail)
-        return tuple(f"read through {run.name}, which {run.detail}" for run in limited)
+        limited = [run for run in self.runs if run.detail and run.outcome == "ok"]
+        return tuple([f"read through {run.name}, which {run.detail}" for run in limited])
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -142,3 +142,20 @@ class FleetView(Struct, frozen=True, kw_only=True):
     taken_at: float
     summary: Summary
     nodes: tuple[NodeView, ...]
+
+    @property
+    def gpu_count(self) -> int:
+        """The number of its GPUs that this view has."""
+        return sum([len(node.gpus) for node in self.nodes])
+
+
+class FleetPage(Struct, frozen=True, kw_only=True):
+    """The fleet, or with `limit` a page of it; `next` is the cursor of the next page, if any.
+
+    The summary is of the whole fleet; only the first page has it.
+    """
+
+    taken_at: float
+    summary: Summary | None
+    nodes: tuple[NodeView, ...]
+    next: str | None = None

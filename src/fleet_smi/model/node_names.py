@@ -1,11 +1,19 @@
-"""Unique display names of nodes, where two of them have the same name."""
+"""Names of nodes: their order, and unique ones where two nodes have the same name."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.model.safe_text import natural_sort_key
 
+NodePlace = tuple[tuple[object, ...], str]
+"""Where a node is in a list that is sorted by name: its natural sort key, and its id."""
 _ID_PREFIX_LENGTH = 8
+
+
+def node_place(name: str, node_id: str) -> NodePlace:
+    """Return the place of a node in a list that is sorted by name."""
+    return natural_sort_key(name), node_id
 
 
 def unique_node_names(nodes: Sequence[NodeView]) -> dict[str, str]:

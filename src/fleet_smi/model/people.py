@@ -1,22 +1,18 @@
 """Users and what they hold: the owners of the processes of a fleet."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from fleet_smi.model.fleet import (
-    FleetView,
-    JudgedDevice,
-    JudgedGpu,
-    NodeView,
-    Summary,
-)
-from fleet_smi.model.snapshot import Process
+from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, Summary, Verdict
+from fleet_smi.model.snapshot import Gpu, Instance, Process
 from fleet_smi.model.verdict.readings import is_display, is_service, total_process_memory
+from fleet_smi.model.views import NodeParts, split_node_view
 
 HIDDEN_USER = "(unseen)"
 _TAKEN = ("busy", "held", "ghost")
+_SINGLE = ("free", *_TAKEN)
 _MAX_DELAY_SECONDS = 3.0
 
 
@@ -31,6 +27,17 @@ class Holding(Struct, frozen=True, kw_only=True):
     busy_percent: float | None
     idle: bool
     idle_seconds: float | None
+
+
+class HoldingBrief(Struct, frozen=True, kw_only=True, gc=False):
+    """What is counted of a holding; `since` is when its first process began, by the hub's clock."""
+
+    user: str
+    memory_bytes: int | None
+    busy_percent: float | None
+    idle: bool
+    idle_seconds: float | None
+    since: float | None
 
 
 class Person(Struct, frozen=True, kw_only=True):
@@ -64,52 +71,83 @@ class PeopleView(Struct, frozen=True, kw_only=True):
 
 def view_people(view: FleetView, user: str | None = None) -> PeopleView:
     """Summarise who holds GPUs in a view; with `user`, only that person and all their GPUs."""
-    return summarize_people(view, holdings_in_view(view), user)
-
-
-def summarize_people(
-    view: FleetView, holdings: Iterable[Holding], user: str | None = None
-) -> PeopleView:
-    """Summarise holdings that were already collected from this view, as `view_people` does."""
-    selected = [one for one in holdings if user in (None, one.user)]
+    people = (one for one in people_in_view(view) if user in (None, one.user))
+    theirs = () if user is None else (one for node in view.nodes for one in holdings_of(user, node))
     return PeopleView(
         taken_at=view.taken_at,
         summary=view.summary,
-        people=people_from_holdings(selected, view.taken_at),
-        holdings=() if user is None else tuple(map(_without_other_gpus, selected)),
+        people=tuple(people),
+        holdings=tuple(theirs),
         silent=tuple(node.name for node in view.nodes if node.silent),
         failures=tuple(f"{node.name}: {text}" for node in view.nodes for text in node.failures),
     )
 
 
-def _without_other_gpus(holding: Holding) -> Holding:
-    # A node has every GPU of every user: one person's holdings would carry them all again.
-    return replace(holding, node=replace(holding.node, gpus=()))
-
-
 def people_in_view(view: FleetView) -> tuple[Person, ...]:
     """Return the users of all reporting nodes, those with the most GPUs first."""
-    return people_from_holdings(holdings_in_view(view), view.taken_at)
+    return people_from_briefs(
+        (node.name, brief)
+        for node in view.nodes
+        for brief in holding_briefs(split_node_view(node), view.taken_at)
+    )
 
 
-def people_from_holdings(holdings: Iterable[Holding], now: float) -> tuple[Person, ...]:
-    """Return the users of these holdings at `now`, those with the most GPUs first."""
-    by_user: dict[str, list[Holding]] = {}
-    for holding in holdings:
-        by_user.setdefault(holding.user, []).append(holding)
-    people = (_person(user, theirs, now) for user, theirs in by_user.items())
+def people_from_briefs(holdings: Iterable[tuple[str, HoldingBrief]]) -> tuple[Person, ...]:
+    """Return the users of these holdings, each with the name of its node, most GPUs first."""
+    by_user: dict[str, list[tuple[str, HoldingBrief]]] = {}
+    for entry in holdings:
+        by_user.setdefault(entry[1].user, []).append(entry)
+    people = (_person(user, theirs) for user, theirs in by_user.items())
     return tuple(sorted(people, key=lambda person: (not person.seen, -person.gpus, person.user)))
 
 
-def holdings_in_view(view: FleetView) -> tuple[Holding, ...]:
-    """Return the holdings of every user on every GPU, in the order of the fleet."""
-    return tuple(holding for node in view.nodes for holding in node_holdings(node))
+def holding_briefs(parts: NodeParts, now: float) -> list[HoldingBrief]:
+    """Return what is counted of the holdings on a node at `now`; none while it is silent."""
+    gpus = () if parts.node.silent else parts.gpus
+    return [
+        HoldingBrief(
+            user=claim.user,
+            memory_bytes=claim.memory_bytes,
+            busy_percent=claim.busy_percent,
+            idle=claim.idle,
+            idle_seconds=claim.idle_seconds,
+            since=_first_start(claim.processes, parts.node, now),
+        )
+        for gpu, verdict in gpus
+        for claim in _claims(gpu, verdict, parts.verdicts)
+    ]
+
+
+def node_users(parts: NodeParts) -> Iterator[tuple[str, bool]]:
+    """Yield the user of each holding on a node, and whether it is idle."""
+    for gpu, verdict in () if parts.node.silent else parts.gpus:
+        processes = gpu.processes
+        # Most GPUs have one process of one user, or none: no list is needed to find its owner.
+        if verdict.state in _SINGLE and not verdict.notes and not gpu.instances:
+            if verdict.state == "free":
+                continue
+            if processes and len(processes) == 1:
+                yield owner(processes[0]), verdict.state == "held"
+                continue
+        for claim in _claims(gpu, verdict, parts.verdicts):
+            yield claim.user, claim.idle
+
+
+def holdings_of(user: str, node: NodeView) -> list[Holding]:
+    """Return the holdings of one user on a node, each without the other GPUs of the node."""
+    found = [one for one in node_holdings(node) if one.user == user]
+    # A node has every GPU of every user: one person's holdings would carry them all again.
+    return [replace(one, node=replace(one.node, gpus=())) for one in found]
 
 
 def node_holdings(node: NodeView) -> list[Holding]:
     """Return the holdings on the GPUs of a node; none while it is silent."""
-    gpus = () if node.silent else node.gpus
-    return [holding for gpu in gpus for holding in _holdings(node, gpu)]
+    parts = split_node_view(node)
+    return [
+        Holding(node=node, gpu=gpu, **asdict(claim))
+        for gpu in (() if node.silent else node.gpus)
+        for claim in _claims(gpu, gpu.verdict, parts.verdicts)
+    ]
 
 
 def owners(processes: Iterable[Process]) -> tuple[str, ...]:
@@ -140,15 +178,29 @@ def _without_services(processes: Iterable[Process]) -> tuple[Process, ...]:
     )
 
 
-def _holdings(node: NodeView, gpu: JudgedGpu) -> list[Holding]:
-    parts: dict[str, list[Holding]] = {}
+class _Claim(Struct, frozen=True, kw_only=True, gc=False):
+    """What one user holds on one GPU, without that GPU."""
+
+    user: str
+    processes: tuple[Process, ...]
+    memory_bytes: int | None
+    busy_percent: float | None
+    idle: bool
+    idle_seconds: float | None
+
+
+def _claims(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> list[_Claim]:
+    if not gpu.instances:
+        return list(_claims_on_part(gpu, verdict, gpu.processes or ()))
+    by_user: dict[str, list[_Claim]] = {}
     for part, processes in _parts(gpu):
-        for holding in _holdings_of_part(node, gpu, part, processes):
-            parts.setdefault(holding.user, []).append(holding)
-    return [_merged(theirs) for theirs in parts.values()]
+        judged = verdict if part is gpu else verdicts[part.uuid]
+        for claim in _claims_on_part(part, judged, processes):
+            by_user.setdefault(claim.user, []).append(claim)
+    return [_merged(theirs) for theirs in by_user.values()]
 
 
-def _parts(gpu: JudgedGpu) -> Iterator[tuple[JudgedDevice, Sequence[Process]]]:
+def _parts(gpu: Gpu) -> Iterator[tuple[Gpu | Instance, Sequence[Process]]]:
     """Yield each device with a verdict of its own, and the processes on it alone."""
     inside: set[int] = set()
     for instance in gpu.instances:
@@ -157,18 +209,15 @@ def _parts(gpu: JudgedGpu) -> Iterator[tuple[JudgedDevice, Sequence[Process]]]:
         yield instance, processes
     # The driver lists the processes of instances under the whole GPU too: count them once.
     rest = [process for process in gpu.processes or () if process.pid not in inside]
-    if rest or not gpu.instances:
+    if rest:
         yield gpu, rest
 
 
-def _holdings_of_part(
-    node: NodeView,
-    gpu: JudgedGpu,
-    part: JudgedDevice,
-    processes: Sequence[Process],
-) -> Iterator[Holding]:
-    state, by_user = part.verdict.state, dict[str, list[Process]]()
-    if state == "free" or any(note.kind == "vacated" for note in part.verdict.notes):
+def _claims_on_part(
+    part: Gpu | Instance, verdict: Verdict, processes: Sequence[Process]
+) -> Iterator[_Claim]:
+    state, by_user = verdict.state, dict[str, list[Process]]()
+    if state == "free" or any(note.kind == "vacated" for note in verdict.notes):
         return
     # In the other states people are listed too: whoever resets a broken GPU has to ask them first.
     taken = state in _TAKEN
@@ -179,15 +228,13 @@ def _holdings_of_part(
     if not by_user and taken and state != "ghost":
         by_user[HIDDEN_USER] = []
     for user, theirs in by_user.items():
-        idle, idle_seconds = state == "held", part.verdict.idle_seconds
-        for note in part.verdict.notes:
+        idle, idle_seconds = state == "held", verdict.idle_seconds
+        for note in verdict.notes:
             # Idle beside somebody who works: the GPU is busy, this user is not.
             if note.user == user and note.kind == "idle_user":
                 idle, idle_seconds = True, note.idle_seconds
-        yield Holding(
+        yield _Claim(
             user=user,
-            node=node,
-            gpu=gpu,
             processes=tuple(theirs),
             memory_bytes=_memory(part, theirs),
             busy_percent=_busy(part, theirs, alone=len(by_user) == 1),
@@ -196,13 +243,13 @@ def _holdings_of_part(
         )
 
 
-def _memory(part: JudgedDevice, theirs: list[Process]) -> int | None:
+def _memory(part: Gpu | Instance, theirs: list[Process]) -> int | None:
     if not theirs:
         return part.memory_used_bytes
     return total_process_memory(theirs)
 
 
-def _busy(part: JudgedDevice, theirs: list[Process], *, alone: bool) -> float | None:
+def _busy(part: Gpu | Instance, theirs: list[Process], *, alone: bool) -> float | None:
     """Return the device's utilisation; of a shared one only theirs, where it is measured."""
     own = [process.busy_percent for process in theirs]
     measured = [percent for percent in own if percent is not None]
@@ -212,15 +259,13 @@ def _busy(part: JudgedDevice, theirs: list[Process], *, alone: bool) -> float | 
     return min(100.0, sum(measured))
 
 
-def _merged(theirs: list[Holding]) -> Holding:
+def _merged(theirs: list[_Claim]) -> _Claim:
     """Merge what one user holds on several instances of one GPU."""
     first = theirs[0]
     if len(theirs) == 1:
         return first
-    return Holding(
+    return _Claim(
         user=first.user,
-        node=first.node,
-        gpu=first.gpu,
         processes=tuple(process for one in theirs for process in one.processes),
         memory_bytes=_total(one.memory_bytes for one in theirs),
         busy_percent=_mean(one.busy_percent for one in theirs),
@@ -229,29 +274,33 @@ def _merged(theirs: list[Holding]) -> Holding:
     )
 
 
-def _person(user: str, theirs: list[Holding], now: float) -> Person:
-    idle = [holding for holding in theirs if holding.idle]
-    starts = [_start(process, one.node, now) for one in theirs for process in one.processes]
+def _person(user: str, theirs: list[tuple[str, HoldingBrief]]) -> Person:
+    held = [brief for _, brief in theirs]
+    idle = [brief for brief in held if brief.idle]
     return Person(
         user=user,
         seen=user != HIDDEN_USER,
-        gpus=len(theirs),
-        nodes=tuple(dict.fromkeys(holding.node.name for holding in theirs)),
-        memory_bytes=_total(holding.memory_bytes for holding in theirs),
-        busy_percent=_mean(holding.busy_percent for holding in theirs),
+        gpus=len(held),
+        nodes=tuple(dict.fromkeys(node for node, _ in theirs)),
+        memory_bytes=_total(brief.memory_bytes for brief in held),
+        busy_percent=_mean(brief.busy_percent for brief in held),
         idle_gpus=len(idle),
-        idle_seconds=_longest(holding.idle_seconds for holding in idle),
-        since=min((start for start in starts if start is not None), default=None),
+        idle_seconds=_longest(brief.idle_seconds for brief in idle),
+        since=min((brief.since for brief in held if brief.since is not None), default=None),
     )
 
 
-def _start(process: Process, node: NodeView, now: float) -> float | None:
-    """Return the start of a process by the clock of the view; its node has reported its own."""
-    if process.started_at is None or node.taken_at is None or node.age_seconds is None:
-        return process.started_at
+def _first_start(processes: Iterable[Process], node: NodeView, now: float) -> float | None:
+    """Return when the first of them began by the clock of the view; the node reports its own."""
+    starts = [process.started_at for process in processes if process.started_at is not None]
+    if not starts:
+        return None
+    first = min(starts)
+    if node.taken_at is None or node.age_seconds is None:
+        return first
     skew = now - node.age_seconds - node.taken_at
     # Less is the time that a report takes: the start must not change with every report.
-    return process.started_at + (skew if abs(skew) > _MAX_DELAY_SECONDS else 0.0)
+    return first + (skew if abs(skew) > _MAX_DELAY_SECONDS else 0.0)
 
 
 def _total(counts: Iterable[int | None]) -> int | None:

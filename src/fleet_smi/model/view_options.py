@@ -8,34 +8,40 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, NodeView, State
-from fleet_smi.model.snapshot import Process
+from fleet_smi.model.fleet import STATES, FleetView, NodeView, State, Verdict
+from fleet_smi.model.snapshot import Gpu, Process
+from fleet_smi.model.views import NodeParts, build_node_view, split_node_view
 
 if TYPE_CHECKING:
     from fleet_smi.model.filter import Filter
+    from fleet_smi.model.node_summary import FleetOverview
 
 _BY_ATTENTION: tuple[State, ...] = ("broken", "ghost", "held", "unknown", "free", "leased", "busy")
 
 
-def _first_user(gpu: JudgedGpu) -> str:
+JudgedPair = tuple[Gpu, Verdict]
+"""A GPU and the verdict on it, as the parts of a node have them."""
+
+
+def _first_user(pair: JudgedPair) -> str:
     # "~" sorts after all letters: unknown users come last, and GPUs without a process after them.
-    return min((process.user or "~" for process in _processes(gpu)), default="~~")
+    return min((process.user or "~" for process in _processes(pair[0])), default="~~")
 
 
-def _descending(field: str) -> Callable[[JudgedGpu], Any]:
+def _descending(field: str) -> Callable[[JudgedPair], Any]:
     """Sort by a figure, the largest first; what is not measured comes last."""
 
-    def key(gpu: JudgedGpu) -> tuple[bool, float]:
-        value = getattr(gpu, field)
+    def key(pair: JudgedPair) -> tuple[bool, float]:
+        value = getattr(pair[0], field)
         return value is None, -(value or 0)
 
     return key
 
 
-SORT_KEYS: dict[str, Callable[[JudgedGpu], Any]] = {
-    "index": lambda gpu: gpu.index,
-    "attention": lambda gpu: _BY_ATTENTION.index(gpu.verdict.state),
-    "state": lambda gpu: STATES.index(gpu.verdict.state),
+SORT_KEYS: dict[str, Callable[[JudgedPair], Any]] = {
+    "index": lambda pair: pair[0].index,
+    "attention": lambda pair: _BY_ATTENTION.index(pair[1].state),
+    "state": lambda pair: STATES.index(pair[1].state),
     "util": _descending("busy_percent"),
     "memory": _descending("memory_used_bytes"),
     "temperature": _descending("temperature_celsius"),
@@ -57,38 +63,55 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         """Return the selected part of the fleet, sorted within each node."""
         return replace(view, nodes=tuple(self.apply_to_nodes(view.nodes)))
 
+    def apply_to_overview(self, overview: "FleetOverview") -> "FleetOverview":
+        """Return the rows of the nodes whose name matches: GPUs cannot be selected in these."""
+        nodes = [node for node in overview.nodes if self._matches_name(node.name)]
+        return replace(overview, nodes=tuple(nodes))
+
     def apply_to_nodes(self, nodes: Iterable[NodeView]) -> Iterator[NodeView]:
         """Yield the selected nodes, one after the other."""
-        # The default options select everything: no node needs to be rebuilt.
-        if self == _EVERYTHING:
-            yield from nodes
-            return
-        selected = (self._node(node) for node in nodes if self._matches_name(node))
-        yield from (node for node in selected if node.gpus or not self._selects_gpus())
+        for node in nodes:
+            parts = split_node_view(node)
+            selected = self.select(parts)
+            if selected is parts:
+                yield node  # the default options select everything: it need not be rebuilt
+            elif selected is not None:
+                yield build_node_view(selected)
 
-    def _matches_name(self, node: NodeView) -> bool:
-        return self.node is None or self.node.search(node.name) is not None
+    def select(self, parts: NodeParts) -> NodeParts | None:
+        """Return the selected part of a node, sorted; `None` where none of it is selected."""
+        if self == _EVERYTHING:
+            return parts
+        if not self._matches_name(parts.node.name):
+            return None
+        pairs = [self._only_user(pair) for pair in parts.gpus if self._matches(parts, *pair)]
+        if not pairs and self._selects_gpus():
+            return None
+        # Stable: equal GPUs stay in index order.
+        return replace(parts, gpus=tuple(sorted(pairs, key=SORT_KEYS[self.sort])))
+
+    def _matches_name(self, name: str) -> bool:
+        return self.node is None or self.node.search(name) is not None
 
     def _selects_gpus(self) -> bool:
         filtered = self.filter is not None and bool(self.filter.terms)
         return filtered or self.user is not None or self.states is not None
 
-    def _node(self, node: NodeView) -> NodeView:
-        gpus = [self._only_user(gpu) for gpu in node.gpus if self._matches_gpu(node, gpu)]
-        # Stable: equal GPUs stay in index order.
-        return replace(node, gpus=tuple(sorted(gpus, key=SORT_KEYS[self.sort])))
-
-    def _matches_gpu(self, node: NodeView, gpu: JudgedGpu) -> bool:
-        if self.filter is not None and not self.filter.matches(node, gpu):
+    def _matches(self, parts: NodeParts, gpu: Gpu, verdict: Verdict) -> bool:
+        verdicts = parts.verdicts
+        if self.states is not None and verdict.state not in self.states:
+            inside = [verdicts[instance.uuid].state for instance in gpu.instances]
+            if not self.states.intersection(inside):
+                return False
+        if self.user is not None and all(one.user != self.user for one in _processes(gpu)):
             return False
-        if self.states is not None and not self.states & _states(gpu):
-            return False
-        return self.user is None or any(process.user == self.user for process in _processes(gpu))
+        return self.filter is None or self.filter.matches_parts(parts.node, gpu, verdict, verdicts)
 
-    def _only_user(self, gpu: JudgedGpu) -> JudgedGpu:
+    def _only_user(self, pair: JudgedPair) -> JudgedPair:
         if self.user is None:
-            return gpu
-        return replace(
+            return pair
+        gpu, verdict = pair
+        only_theirs = replace(
             gpu,
             processes=_of_user(gpu.processes, self.user),
             more_processes=0,  # nobody knows how many of them are this user's
@@ -99,6 +122,7 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
                 for instance in gpu.instances
             ),
         )
+        return only_theirs, verdict
 
 
 _EVERYTHING = ViewOptions()
@@ -121,11 +145,7 @@ def parse_states(text: str) -> frozenset[State]:
     return frozenset(state for state in STATES if state in names)
 
 
-def _states(gpu: JudgedGpu) -> set[State]:
-    return {gpu.verdict.state, *(instance.verdict.state for instance in gpu.instances)}
-
-
-def _processes(gpu: JudgedGpu) -> Iterable[Process]:
+def _processes(gpu: Gpu) -> Iterable[Process]:
     yield from gpu.processes or ()
     for instance in gpu.instances:
         yield from instance.processes or ()

@@ -9,6 +9,7 @@ from msgspec.structs import asdict, replace
 
 from fleet_smi.model.fleet import (
     STATES,
+    FleetView,
     JudgedGpu,
     JudgedInstance,
     NodeView,
@@ -34,9 +35,33 @@ class NodeParts(Struct, frozen=True, kw_only=True, gc=False):
     verdicts: dict[str, Verdict] = {}
 
 
+class FleetParts(Struct, frozen=True, kw_only=True):
+    """The fleet at one moment, every node in parts."""
+
+    taken_at: float
+    summary: Summary
+    nodes: tuple[NodeParts, ...]
+
+
+def summarize_parts(nodes: Iterable[NodeParts]) -> Summary:
+    """Count the GPUs of these nodes by state."""
+    nodes = tuple(nodes)
+    states = Counter([verdict.state for parts in nodes for _, verdict in parts.gpus])
+    return build_summary(states, len(nodes), sum([not parts.node.silent for parts in nodes]))
+
+
+def split_fleet_view(view: FleetView) -> FleetParts:
+    """Split every node of a view into its parts."""
+    nodes = tuple(map(split_node_view, view.nodes))
+    return FleetParts(taken_at=view.taken_at, summary=view.summary, nodes=nodes)
+
+
 def build_node_view(parts: NodeParts) -> NodeView:
-    """Build the view of a node, with its GPUs."""
-    gpus = [_judged(gpu, verdict, parts.verdicts) for gpu, verdict in parts.gpus]
+    """Build the view of a node, with its GPUs; one that is judged already stays as it is."""
+    gpus = [
+        gpu if isinstance(gpu, JudgedGpu) else _judged(gpu, verdict, parts.verdicts)
+        for gpu, verdict in parts.gpus
+    ]
     return replace(parts.node, gpus=tuple(gpus))
 
 

@@ -18,7 +18,12 @@ from fleet_smi.hub.hub import Hub
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.privacy import mask_commands
-from fleet_smi.model.views import summarize_nodes
+from fleet_smi.model.views import (
+    FleetParts,
+    NodeParts,
+    summarize_nodes,
+    summarize_parts,
+)
 from fleet_smi.server.auth import Action
 from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.http_error import HttpError
@@ -119,6 +124,18 @@ class RequestContext:
         build = partial(_build_view, self.hub, self.command_visibility, self.services.backpressure)
         return await self.services.cache.get_or_compute(self.command_visibility, build)
 
+    async def fleet_parts(self) -> FleetParts:
+        """The fleet in parts, with every change made before the request.
+
+        They have command lines in full: a view that is sent must be masked (`masked_view`).
+        """
+        build = partial(_collect_parts, self.hub, self.services.backpressure)
+        return await self.services.cache.get_or_compute("parts", build)
+
+    def masked_view(self, parts: NodeParts) -> NodeView:
+        """A node as the client may see it."""
+        return mask_commands(self.hub.fleet.views.build(parts), self.command_visibility)
+
     def node_view(self, node_id: str) -> NodeView | None:
         """One node as the client may see it; `None` if there is none of that id."""
         view = self.hub.fleet.node(node_id, self.hub.clock())
@@ -134,6 +151,12 @@ async def _build_view(
         async for node in iterate_cooperatively(hub.fleet.nodes(now), backpressure)
     ]
     return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=tuple(nodes))
+
+
+async def _collect_parts(hub: Hub, backpressure: Backpressure) -> FleetParts:
+    now = hub.clock()
+    nodes = [parts async for parts in iterate_cooperatively(hub.fleet.parts(now), backpressure)]
+    return FleetParts(taken_at=now, summary=summarize_parts(nodes), nodes=tuple(nodes))
 
 
 def unset_to_none(value: _T | UnsetType) -> _T | None:

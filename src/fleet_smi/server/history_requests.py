@@ -17,6 +17,7 @@ from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import GpuOfNode
 from fleet_smi.model.moment import parse_moment, parse_since
 from fleet_smi.model.privacy import mask_commands
+from fleet_smi.model.views import FleetParts, split_fleet_view
 from fleet_smi.server.endpoint import ApiError, RequestContext
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.response_cache import compress_body, encoded_json_response
@@ -102,6 +103,13 @@ async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
     await _require_recorded(context, moment)
     view = await history.fleet(moment)
     return await run_in_query_thread(mask_commands, view, context.command_visibility)
+
+
+async def parts_at(context: RequestContext, at: str | UnsetType) -> FleetParts:
+    """The fleet in parts, now or at a moment of the past; it raises what `fleet_at` does."""
+    if at is UNSET or is_live(context, at):
+        return await context.fleet_parts()
+    return await run_in_query_thread(split_fleet_view, await fleet_at(context, at))
 
 
 async def _require_recorded(context: RequestContext, moment: float) -> None:

@@ -50,12 +50,19 @@ class Paint:
         before, _, after = text.partition(inner)
         return f"{before}\x1b[{_SGR[role]}m{inner}\x1b[0m{after}"
 
-    def line(self, spans: Iterable[Span], columns: int) -> str:
-        """Join spans to one printable line of at most `columns`, without trailing blanks."""
+    def line(self, spans: Iterable[Span], columns: int, width: int | None = None) -> str:
+        """Join spans to one printable line of at most `columns`, without trailing blanks.
+
+        `width` is the display width of all spans, where the caller knows it.
+        """
         spans = list(spans)
         # Once for the whole line, and span by span only where a colour needs it: a large fleet has
         # thousands of lines of twenty spans.
         whole = "".join([text for text, _ in spans])
+        if width is not None and width <= columns and whole.isprintable():
+            if not self.enabled:
+                return whole.rstrip()
+            return "".join([self.text(*span) for span in _strip_trailing_blanks(spans)])
         if not self.enabled:
             whole = strip_unprintable(whole).rstrip()
             return whole if display_width(whole) <= columns else _truncate_text(whole, columns)

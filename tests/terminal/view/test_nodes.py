@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.hub_problems import HubProblem, NodesView, RefusedSender
+from fleet_smi.model.hub_problems import HubProblem, Problems, RefusedSender
+from fleet_smi.model.node_summary import view_overview
 from fleet_smi.model.snapshot import CollectorRun, Host
 from fleet_smi.terminal.paint import Paint
 from fleet_smi.terminal.view import nodes, status
@@ -22,8 +23,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def screen(view: FleetView, columns: int = 120, *, on: bool = False) -> str:
-    listed = NodesView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
-    return nodes.render(listed, columns, Paint(enabled=on))
+    return nodes.render(view_overview(view), Problems(), columns, Paint(enabled=on))
 
 
 def reported(node: NodeView, via: str, **fields: object) -> NodeView:
@@ -135,14 +135,9 @@ def test_problems_of_the_hub_and_refused_senders_are_shown_with_their_remedy(col
         attempts=3,
         last_at=view.taken_at - 5.0,
     )
-    listed = NodesView(
-        taken_at=view.taken_at,
-        summary=view.summary,
-        nodes=view.nodes,
-        problems=(problem,),
-        refused=(sender, replace(sender, name=None, address="10.0.0.8", attempts=1)),
-    )
-    text = nodes.render(listed, columns, Paint(enabled=False))
+    refused = sender, replace(sender, name=None, address="10.0.0.8", attempts=1)
+    hub = Problems(problems=(problem,), refused=refused)
+    text = nodes.render(view_overview(view), hub, columns, Paint(enabled=False))
     assert_fits(text, columns)
     flat = " ".join(text.split())
     assert flat.startswith("! for 2 min: the disk of the hub is full (0 B are left); free some")

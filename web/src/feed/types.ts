@@ -1,6 +1,15 @@
 // Generated from the hub's OpenAPI document by web/generate_types.py. Do not edit.
 // After a change to the API run: python web/build.py types
 
+export interface BriefOffer {
+  taken_at: number;
+  summary: Summary;
+  wanted: number;
+  offered: OfferedDevice[];
+  refused: Rejection[];
+  unmet: string | null;
+}
+
 export interface Candidate {
   node_id: string;
   node: string;
@@ -56,10 +65,17 @@ export interface Figure {
   maximum: (number | null)[];
 }
 
-export interface FleetView {
+export interface FleetOverview {
   taken_at: number;
   summary: Summary;
+  nodes: NodeSummary[];
+}
+
+export interface FleetPage {
+  taken_at: number;
+  summary: Summary | null;
   nodes: NodeView[];
+  next: string | null;
 }
 
 export interface Gap {
@@ -283,6 +299,26 @@ export interface NodePayload {
   gpus: GpuPayload[];
 }
 
+export interface NodeSummary {
+  node_id: string;
+  name: string;
+  silent: boolean;
+  reported_at: number | null;
+  via: string | null;
+  warnings: string[];
+  failures: string[];
+  limits: string[];
+  missing_reports: number;
+  labels: Record<string, string>;
+  driver_version: string | null;
+  agent_version: string | null;
+  models: Record<string, number>;
+  states: ("broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown")[];
+  busy_percent: number | null;
+  memory_percent: number | null;
+  users: UserCount[];
+}
+
 export interface NodeView {
   node_id: string;
   name: string;
@@ -342,6 +378,21 @@ export interface Offer {
   offered: Candidate[];
   refused: Rejection[];
   unmet: string | null;
+}
+
+export interface OfferedDevice {
+  node_id: string;
+  node: string;
+  index: number;
+  uuid: string;
+  part: number | null;
+  uuid_is_made: boolean;
+  node_label: string | null;
+  ssh_host: string | null;
+  model: string | null;
+  verdict: Verdict | null;
+  free_memory_bytes: number | null;
+  temperature_celsius: number | null;
 }
 
 export interface PeopleView {
@@ -560,6 +611,8 @@ export interface Usages {
   history_begins: number | null;
   unwritten: Gap | null;
 }
+
+export type UserCount = [string, number, number];
 
 export interface Verdict {
   state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";

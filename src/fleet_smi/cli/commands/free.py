@@ -12,9 +12,9 @@ from fleet_smi.errors import Unmet, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fleet_smi.model.candidates import Candidate, GpuRequest
+    from fleet_smi.model.candidates import Candidate, GpuRequest, OfferedDevice
     from fleet_smi.model.fleet import FleetView
-    from fleet_smi.model.select import Offer
+    from fleet_smi.model.select import BriefOffer, Offer
 
 HELP = "find free GPUs, best first; prints nothing and exits with 1 if there are not enough"
 EXAMPLES = """\
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         # Of this process, so it says nothing about other machines.
         cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES") if fleet.is_local else None,
     )
-    offer, local = _find_offer(fleet, request, explain=args.json or args.why)
+    offer, local = _find_offer(args, fleet, request)
     if args.json:
         from fleet_smi.wire.json import to_json
 
@@ -96,18 +96,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _find_offer(
-    fleet: fleet_source.FleetSource, request: "GpuRequest", *, explain: bool
-) -> "tuple[Offer, FleetView | None]":
+    args: argparse.Namespace, fleet: fleet_source.FleetSource, request: "GpuRequest"
+) -> "tuple[Offer | BriefOffer, FleetView | None]":
     """Return the offer, and the local view if the fleet is only this machine."""
     if isinstance(fleet, fleet_source.HubFleet):
-        return fleet.free(request, explain=explain), None
+        if args.json:
+            return fleet.free(request, explain=True), None
+        return fleet.offers(request, explain=args.why), None
     from fleet_smi.model.select import find_offer
 
     view = fleet.view()
     return find_offer(view, request, fleet.thresholds), view if fleet.is_local else None
 
 
-def _devices(args: argparse.Namespace, offer: "Offer", local: "FleetView | None") -> str:
+def _devices(
+    args: argparse.Namespace, offer: "Offer | BriefOffer", local: "FleetView | None"
+) -> str:
     if args.ssh_line:
         return "\n".join(_ssh_lines(args, offer.offered))
     if local is not None and not args.uuid:
@@ -117,11 +121,13 @@ def _devices(args: argparse.Namespace, offer: "Offer", local: "FleetView | None"
     return ",".join(candidate_labels(offer.offered))
 
 
-def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Iterator[str]":
+def _ssh_lines(
+    args: argparse.Namespace, offered: "Sequence[Candidate | OfferedDevice]"
+) -> "Iterator[str]":
     """Yield an ssh command per node that opens a shell there with only these GPUs visible."""
     from shlex import quote
 
-    by_node: dict[str, list[Candidate]] = {}
+    by_node: dict[str, list[Candidate | OfferedDevice]] = {}
     for candidate in offered:
         by_node.setdefault(candidate.node_id, []).append(candidate)
     for candidates in by_node.values():
@@ -133,7 +139,7 @@ def _ssh_lines(args: argparse.Namespace, offered: "Sequence[Candidate]") -> "Ite
         yield f"ssh -t -- {quote(_destination(args, candidates[0]))} {shell}"
 
 
-def _destination(args: argparse.Namespace, candidate: "Candidate") -> str:
+def _destination(args: argparse.Namespace, candidate: "Candidate | OfferedDevice") -> str:
     """Return where ssh reaches a node; never a name that an administrator gave it."""
     host = candidate.ssh_host or candidate.node
     # With the user that was given on the command line, if any.
@@ -143,7 +149,9 @@ def _destination(args: argparse.Namespace, candidate: "Candidate") -> str:
     return f"ssh://{host}" if host.count(":") == 1 else host
 
 
-def _explanation(args: argparse.Namespace, offer: "Offer", local: "FleetView | None") -> str:
+def _explanation(
+    args: argparse.Namespace, offer: "Offer | BriefOffer", local: "FleetView | None"
+) -> str:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import free
 

@@ -8,8 +8,8 @@ from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
-    from fleet_smi.model.fleet import FleetView, NodeView
-    from fleet_smi.model.hub_problems import NodesView
+    from fleet_smi.model.hub_problems import NodesView, Problems
+    from fleet_smi.model.node_summary import FleetOverview, NodeSummary
 
 HELP = "list the nodes: when each was last seen, by which transport, and its problems"
 EXAMPLES = """\
@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
     if args.action is not None:
         return _change(args)
     fleet = fleet_source.select_fleet(args, own_hub=True)
-    view = _nodes(fleet)
     if args.json:
         from fleet_smi.wire.json import to_json
 
+        view = _nodes(fleet)
         document = {"nodes": view.nodes, "problems": view.problems, "refused": view.refused}
         sys.stdout.write(to_json(document, pretty=True).decode() + "\n")
         fleet_source.require_answer(fleet)
@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
     from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import nodes
 
-    sys.stdout.write(
-        nodes.render(view, output.output_columns(), Paint(enabled=output.use_colour(args)))
-    )
+    overview, problems = _overview(fleet)
+    paint = Paint(enabled=output.use_colour(args))
+    sys.stdout.write(nodes.render(overview, problems, output.output_columns(), paint))
     fleet_source.require_answer(fleet)
     return 0
 
@@ -71,9 +71,18 @@ def _nodes(fleet: fleet_source.FleetSource) -> "NodesView":
     return NodesView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
 
 
+def _overview(fleet: fleet_source.FleetSource) -> "tuple[FleetOverview, Problems]":
+    if isinstance(fleet, fleet_source.HubFleet):
+        return fleet.overview(), fleet.problems()
+    from fleet_smi.model.hub_problems import Problems
+    from fleet_smi.model.node_summary import view_overview
+
+    return view_overview(fleet.view()), Problems()
+
+
 def _change(args: argparse.Namespace) -> int:
     hub = fleet_source.hub_client(args)
-    node = _find_node(hub.fleet(), args.node)
+    node = _find_node(hub.overview(), args.node)
     if args.action == "remove":
         hub.remove(node.node_id)
         print(f"removed {node.name} ({node.node_id}); {_return(node)}")
@@ -86,7 +95,7 @@ def _change(args: argparse.Namespace) -> int:
     return 0
 
 
-def _return(node: "NodeView") -> str:
+def _return(node: "NodeSummary") -> str:
     """Return how a removed node comes back, or what keeps it away."""
     from fleet_smi.model.transports import detach_remedy
 
@@ -97,14 +106,14 @@ def _return(node: "NodeView") -> str:
     return f"it comes back with its next report by {node.via}: {remedy}{restart}"
 
 
-def _find_node(view: "FleetView", name: str) -> "NodeView":
+def _find_node(fleet: "FleetOverview", name: str) -> "NodeSummary":
     """Return the node with that name or id; raise `UsageError` if there is not exactly one."""
-    from fleet_smi.model.node_names import unique_node_names
+    from fleet_smi.model.node_names import make_names_unique
 
     # Also by the name with a suffix that the list shows where two have one name.
-    shown = unique_node_names(view.nodes)
+    shown = make_names_unique({node.node_id: node.name for node in fleet.nodes})
     matches = [
-        node for node in view.nodes if name in (node.node_id, node.name, shown[node.node_id])
+        node for node in fleet.nodes if name in (node.node_id, node.name, shown[node.node_id])
     ]
     if len(matches) > 1:
         ids = ", ".join(node.node_id for node in matches)

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from fleet_smi.fleet.polled import ShowPartial
     from fleet_smi.model.filter import Filter
     from fleet_smi.model.fleet import FleetView
+    from fleet_smi.model.node_summary import FleetOverview
     from fleet_smi.model.view_options import ViewOptions
 
 HELP = "which GPUs are free, who has the rest, and are they really using them?"
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     with _polling(fleet) if on_screen and args.ssh else nullcontext():
         output.repeat(
             args.interval,
-            lambda: _text(args, fleet.view(args.interval), options),
+            lambda: _text(args, _fetch(args, fleet, options, args.interval)),
             interactive=is_interactive,
         )
     return 0
@@ -94,16 +96,36 @@ def _print_once(
 ) -> None:
     """Print the fleet; on a terminal, also what has answered while the rest is awaited."""
     if not on_screen:
-        sys.stdout.write(_text(args, fleet.view(), options))
+        sys.stdout.write(_text(args, _fetch(args, fleet, options)))
         return
     screen = output.PartialScreen()
 
     def show_partial(view: "FleetView", pending: "Sequence[str]") -> None:
         names = ", ".join(pending[:_MAX_PENDING]) + (" …" if len(pending) > _MAX_PENDING else "")
         line = f"waiting for {names}"[: output.output_columns()]
-        screen.draw(_text(args, view, options), line)
+        screen.draw(_text(args, options.apply(view)), line)
 
-    screen.finish(_text(args, fleet.view(show_partial=show_partial), options))
+    shown = _fetch(args, fleet, options, show_partial=show_partial)
+    screen.finish(_text(args, shown))
+
+
+def _fetch(
+    args: argparse.Namespace,
+    fleet: fleet_source.FleetSource,
+    options: "ViewOptions",
+    interval_seconds: float | None = None,
+    show_partial: "ShowPartial | None" = None,
+) -> "FleetView | FleetOverview":
+    """Return what is to be shown; a hub selects it itself, and counts it for an overview."""
+    if not isinstance(fleet, fleet_source.HubFleet):
+        return options.apply(fleet.view(interval_seconds, show_partial))
+    from fleet_smi.cli.hub_filters import hub_filters
+
+    filters, rest = hub_filters(args)
+    # An expression that only this command can match needs the names of all nodes.
+    if args.overview and not (args.json or args.csv or args.format or args.style):
+        return rest.apply_to_overview(fleet.overview(**filters))
+    return rest.apply(fleet.selected(**filters))
 
 
 def _polling(fleet: fleet_source.FleetSource) -> "AbstractContextManager[None]":
@@ -133,8 +155,11 @@ def _filter(text: str) -> "Filter":
         raise UsageError(f"--filter: {error}") from None
 
 
-def _text(args: argparse.Namespace, view: "FleetView", options: "ViewOptions") -> str:
-    shown = options.apply(view)
+def _text(args: argparse.Namespace, shown: "FleetView | FleetOverview") -> str:
+    from fleet_smi.model.fleet import FleetView
+
+    if not isinstance(shown, FleetView):
+        return _overview(args, shown) + _hidden_gpus_line(shown)
     if args.csv:
         from fleet_smi.wire.fleet_csv import fleet_csv
 
@@ -144,32 +169,37 @@ def _text(args: argparse.Namespace, view: "FleetView", options: "ViewOptions") -
 
         # With -i, one document per line (JSON Lines); once, indented.
         return fleet_json(shown, pretty=args.interval is None).decode() + "\n"
-    return _screen(args, shown) + _hidden_gpus_line(view, shown)
+    return _screen(args, shown) + _hidden_gpus_line(shown)
 
 
 def _screen(args: argparse.Namespace, shown: "FleetView") -> str:
-    from fleet_smi.terminal.paint import Paint
-
     module = STATUS_FORMATS.get(args.format) or STATUS_STYLES.get(args.style)
     if module is not None:
         text: str = load_format(module).render_status(shown, colour=output.use_colour(args))
         return text
-    paint = Paint(enabled=output.use_colour(args))
-    banner = output.history_banner(args, shown, paint)
     if args.overview:
-        from fleet_smi.terminal.view import overview
-
-        return banner + overview.render(shown, output.output_columns(), paint)
+        return _overview(args, shown)
+    from fleet_smi.terminal.paint import Paint
     from fleet_smi.terminal.view import status
 
-    return banner + status.render(
+    paint = Paint(enabled=output.use_colour(args))
+    return output.history_banner(args, shown, paint) + status.render(
         shown, output.output_columns(), paint, processes=args.processes, show_reasons=args.why
     )
 
 
-def _hidden_gpus_line(view: "FleetView", shown: "FleetView") -> str:
+def _overview(args: argparse.Namespace, shown: "FleetView | FleetOverview") -> str:
+    from fleet_smi.terminal.paint import Paint
+    from fleet_smi.terminal.view import overview
+
+    paint = Paint(enabled=output.use_colour(args))
+    banner = output.history_banner(args, shown, paint)
+    return banner + overview.render(shown, output.output_columns(), paint)
+
+
+def _hidden_gpus_line(shown: "FleetView | FleetOverview") -> str:
     """Return a line about the GPUs that the filter hides; empty if there are none."""
-    hidden = view.summary.gpus - sum(len(node.gpus) for node in shown.nodes)
-    if not hidden:
+    hidden = shown.summary.gpus - shown.gpu_count
+    if hidden <= 0:
         return ""
-    return f"({hidden} of {view.summary.gpus} GPUs do not match and are not shown)\n"
+    return f"({hidden} of {shown.summary.gpus} GPUs do not match and are not shown)\n"

@@ -5,6 +5,7 @@ Modules are named, not imported; those of older systems are below `fleet_smi.com
 
 ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.fleet",
+    "fleet_smi.server.routes.overview",
     "fleet_smi.server.routes.filter",
     "fleet_smi.server.routes.nodes",
     "fleet_smi.server.routes.free",

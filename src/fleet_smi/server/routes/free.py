@@ -1,20 +1,25 @@
-"""`GET /api/v1/free`: which GPUs to take, best first, and why not the others."""
+"""`/api/v1/free` and `/api/v1/offers`: which GPUs to take, best first, and why not the others."""
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 from starlette.responses import Response
 
-from fleet_smi.model.candidates import GpuRequest, node_candidates
-from fleet_smi.model.select import Offer, choose_offer
+from fleet_smi.hub.query_threads import run_in_query_thread
+from fleet_smi.model.candidates import GpuRequest, make_candidate, name_device
+from fleet_smi.model.fleet import JudgedGpu
+from fleet_smi.model.node_names import make_names_unique
+from fleet_smi.model.select import BriefOffer, Choice, Offer, choose_devices
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_size
+from fleet_smi.model.views import FleetParts
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.history_requests import MomentText, fleet_at
+from fleet_smi.server.history_requests import MomentText, parts_at
 from fleet_smi.server.response_cache import cached_json_response
-from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import to_json
+
+MakeOffer = Callable[[RequestContext, FleetParts, Choice], Offer | BriefOffer]
 
 
 class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,31 +39,85 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     why: bool = True
     at: MomentText | UnsetType = UNSET
 
+    def request(self) -> GpuRequest:
+        """The request for GPUs; raise `UsageError` if it is invalid."""
+        return GpuRequest(
+            count=self.n,
+            min_free_bytes=parse_size(self.min_free),
+            model=unset_to_none(self.model),
+            vendor=unset_to_none(self.vendor),
+            policy=self.policy,
+            max_used_percent=self.max_used,
+            same_node=self.same_node,
+        )
+
 
 async def free(context: RequestContext) -> Response:
     """The offer, judged by the hub's thresholds; `unmet` says why it is less than requested."""
+    return await _offer_response(context, _full_offer)
+
+
+async def offers(context: RequestContext) -> Response:
+    """The same with no more of each GPU than its name; with `why`, also what it was chosen for."""
+    return await _offer_response(context, _brief_offer)
+
+
+async def _offer_response(context: RequestContext, make_offer: MakeOffer) -> Response:
     query: FreeQuery = context.query
-    request = GpuRequest(
-        count=query.n,
-        min_free_bytes=parse_size(query.min_free),
-        model=unset_to_none(query.model),
-        vendor=unset_to_none(query.vendor),
-        policy=query.policy,
-        max_used_percent=query.max_used,
-        same_node=query.same_node,
-    )
+    request, thresholds = query.request(), context.hub.fleet.thresholds
 
     async def encode() -> bytes:
-        view = await fleet_at(context, query.at)
-        candidates = [
-            candidate
-            async for node in iterate_cooperatively(view.nodes, context.services.backpressure)
-            for candidate in node_candidates(node, request)
-        ]
-        offer = choose_offer(view, candidates, request, context.hub.fleet.thresholds)
-        return to_json(offer if query.why else replace(offer, refused=()))
+        fleet = await parts_at(context, query.at)
+
+        def choose() -> bytes:
+            choice = choose_devices(fleet.nodes, request, thresholds, explain=query.why)
+            return to_json(make_offer(context, fleet, choice))
+
+        # Tens of thousands of GPUs take a moment to compare: not on the event loop.
+        return await run_in_query_thread(choose)
 
     return await cached_json_response(context, encode)
+
+
+def _full_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> Offer:
+    names = _unique_names(fleet)
+    # Views only of the nodes that have an offered GPU.
+    needed = {one.node.node_id for one in choice.offered}
+    gpus: dict[tuple[str, str], JudgedGpu] = {
+        (parts.node.node_id, gpu.uuid): gpu
+        for parts in fleet.nodes
+        if parts.node.node_id in needed
+        for gpu in context.masked_view(parts).gpus
+    }
+    return Offer(
+        taken_at=fleet.taken_at,
+        summary=fleet.summary,
+        wanted=context.query.n,
+        offered=tuple(
+            make_candidate(one, gpu, names[one.node.node_id])
+            for one in choice.offered
+            if (gpu := gpus.get((one.node.node_id, one.gpu.uuid))) is not None
+        ),
+        refused=choice.refused,
+        unmet=choice.unmet,
+    )
+
+
+def _brief_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> BriefOffer:
+    names, explain = _unique_names(fleet), context.query.why
+    offered = [name_device(one, names[one.node.node_id], explain=explain) for one in choice.offered]
+    return BriefOffer(
+        taken_at=fleet.taken_at,
+        summary=fleet.summary,
+        wanted=context.query.n,
+        offered=tuple(offered),
+        refused=choice.refused,
+        unmet=choice.unmet,
+    )
+
+
+def _unique_names(fleet: FleetParts) -> dict[str, str]:
+    return make_names_unique({parts.node.node_id: parts.node.name for parts in fleet.nodes})
 
 
 ENDPOINTS = (
@@ -70,6 +129,16 @@ ENDPOINTS = (
         handler=free,
         query=FreeQuery,
         response=Offer,
+        extra_statuses=(304, 404, 503),
+    ),
+    Endpoint(
+        method="GET",
+        path="/api/v1/offers",
+        summary="Which GPUs are free, best first, each by its name alone",
+        required_action="view",
+        handler=offers,
+        query=FreeQuery,
+        response=BriefOffer,
         extra_statuses=(304, 404, 503),
     ),
 )

@@ -7,7 +7,9 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from fleet_smi.hub.query_threads import run_in_query_thread
-from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.fleet import FleetView, Summary
+from fleet_smi.model.node_summary import parts_overview
+from fleet_smi.model.views import FleetParts
 from fleet_smi.server.auth import NO_VIEWERS
 from fleet_smi.server.endpoint import Endpoint, RequestContext, authorize_request
 from fleet_smi.server.page_files import INDEX_FILE, page_files
@@ -58,17 +60,20 @@ async def index(context: RequestContext) -> Response:
         return page_file_response(context, INDEX_FILE)
     context.identity = authorize_request(context.request, context.services, "view")
 
-    async def draw() -> tuple[FleetView, str]:
-        view = await context.fleet_view()
+    async def draw() -> tuple[Summary, str]:
         paint = Paint(enabled=query.color and not html)
         # Thousands of GPUs take a moment to draw: not on the event loop.
-        return view, await run_in_query_thread(_render, view, query, paint)
+        if query.overview:
+            fleet = await context.fleet_parts()
+            return fleet.summary, await run_in_query_thread(_render_overview, fleet, query, paint)
+        view = await context.fleet_view()
+        return view.summary, await run_in_query_thread(_render, view, query, paint)
 
     # Shared by all who request the same table, as with `watch curl`.
     key = "/", query, html, context.command_visibility
-    view, table = await context.services.cache.get_or_compute(key, draw)
+    summary, table = await context.services.cache.get_or_compute(key, draw)
     if html:
-        page = _TABLE_AS_PAGE.format(free=view.summary.free, table=escape(table))
+        page = _TABLE_AS_PAGE.format(free=summary.free, table=escape(table))
         return Response(page, media_type="text/html")
     return Response(table, media_type="text/plain")
 
@@ -79,11 +84,13 @@ def _has_no_viewers(context: RequestContext) -> bool:
 
 
 def _render(view: FleetView, query: IndexQuery, paint: Paint) -> str:
-    if query.overview:
-        return overview.render(view, query.columns, paint)
     return status.render(
         view, query.columns, paint, processes=query.processes, show_reasons=query.why
     )
+
+
+def _render_overview(fleet: FleetParts, query: IndexQuery, paint: Paint) -> str:
+    return overview.render(parts_overview(fleet), query.columns, paint)
 
 
 ENDPOINTS = (

@@ -9,7 +9,9 @@ from starlette.responses import Response
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.hub_problems import NodesView, Problems
 from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.view_options import ViewOptions
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
+from fleet_smi.server.fleet_pages import MAX_CACHED_NODES, streamed_response
 from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.response_cache import compress_body, encoded_json_response
@@ -35,6 +37,12 @@ class NodeChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 async def list_nodes(context: RequestContext) -> Response:
     """Respond with every node, what the hub cannot do now, and whom it refuses."""
+    hub_state = {
+        "problems": context.services.problems.current(),
+        "refused": context.hub.refusals.recent(),
+    }
+    if context.hub.fleet.node_count > MAX_CACHED_NODES:
+        return streamed_response(context, ViewOptions(), hub_state)
 
     async def encode() -> tuple[FleetView, list[Raw]]:
         view = await context.fleet_view()
@@ -49,8 +57,7 @@ async def list_nodes(context: RequestContext) -> Response:
         "taken_at": view.taken_at,
         "summary": view.summary,
         "nodes": nodes,
-        "problems": context.services.problems.current(),
-        "refused": context.hub.refusals.recent(),
+        **hub_state,
     }
     headers = {"Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
     body = await compress_body(to_json(document))

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import lru_cache
 
-from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
+from fleet_smi.model.fleet import FleetView, NodeView, State
+from fleet_smi.model.node_summary import FleetOverview
 from fleet_smi.model.units import MAX_SECONDS, UNKNOWN, format_elapsed, pluralize
 from fleet_smi.terminal.paint import Span, display_width
 
@@ -29,24 +30,14 @@ def short_model(name: str) -> str:
     return " ".join(short) or name
 
 
+@lru_cache(maxsize=1024)
+def format_models(counts: tuple[tuple[str, int], ...], none: str) -> str:
+    """Return how many GPUs of each model there are: "8 × H100 80GB"; `none` if there is no GPU."""
+    return ", ".join([f"{count} × {short_model(name)}" for name, count in counts]) or none
+
+
 def _is_filler(word: str) -> bool:
     return word in _BRANDS or word.startswith(_FORM_FACTORS)
-
-
-def count_models(gpus: Iterable[JudgedGpu]) -> dict[str, int]:
-    """Count the GPUs of each model.
-
-    A GPU without a name (a lost one) is counted as the node's only model; beside several
-    models it is counted as "GPU".
-    """
-    counts: dict[str, int] = {}
-    for gpu in gpus:
-        name = gpu.name or "GPU"
-        counts[name] = counts.get(name, 0) + 1
-    if len(counts) == 2 and "GPU" in counts:
-        unnamed = counts.pop("GPU")
-        return {name: count + unnamed for name, count in counts.items()}
-    return counts
 
 
 def format_percent(value: float | None) -> str:
@@ -75,7 +66,7 @@ def format_moment(at: float, now: float, local: ToLocalTime) -> str:
     return f"{then:%Y-%m-%d}"
 
 
-def summary_lines(view: FleetView, columns: int) -> list[list[Span]]:
+def summary_lines(view: FleetView | FleetOverview, columns: int) -> list[list[Span]]:
     """Return the counts by state and of reporting nodes, in as many lines as needed."""
     counts = {state: getattr(view.summary, state) for state in STATE_ORDER}
     parts: list[Span] = [
@@ -102,10 +93,13 @@ def join_wrapped(parts: Iterable[Span], columns: int) -> list[list[Span]]:
     return lines
 
 
-def _coverage(view: FleetView) -> str:
+def _coverage(view: FleetView | FleetOverview) -> str:
     nodes = f"{view.summary.nodes_reporting} of {pluralize(view.summary.nodes, 'node')}"
     # The oldest of the live reports: the summary is only as current as that.
-    ages = [node.age_seconds or 0.0 for node in view.nodes if not node.silent]
+    if isinstance(view, FleetView):
+        ages = [node.age_seconds or 0.0 for node in view.nodes if not node.silent]
+    else:
+        ages = [view.age_seconds(node) or 0.0 for node in view.nodes if not node.silent]
     return f"{nodes}{SEPARATOR}{format_elapsed(max(ages))} ago" if ages else nodes
 
 
@@ -124,7 +118,7 @@ def spans_width(spans: Iterable[Span]) -> int:
     return sum(display_width(text) for text, _ in spans)
 
 
-def empty_fleet_message(view: FleetView) -> str:
+def empty_fleet_message(view: FleetView | FleetOverview) -> str:
     """Return why there is no node to show."""
     return "No GPU matches." if view.summary.nodes else "No node has reported yet."
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from fleet_smi.model.candidates import Candidate
-from fleet_smi.model.fleet import State
-from fleet_smi.model.select import Offer, Rejection
+from fleet_smi.model.candidates import Candidate, OfferedDevice
+from fleet_smi.model.fleet import State, Verdict
+from fleet_smi.model.select import BriefOffer, Offer, Rejection
 from fleet_smi.model.units import UNKNOWN, format_elapsed, format_size
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, wrap
 from fleet_smi.terminal.view.formatting import (
@@ -23,7 +23,7 @@ _Line = list[Span]
 
 
 def render(
-    offer: Offer,
+    offer: Offer | BriefOffer,
     columns: int,
     paint: Paint,
     *,
@@ -45,7 +45,7 @@ def render(
 
 
 def _offered_lines(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Candidate | OfferedDevice],
     label_width: int,
     columns: int,
     now: float,
@@ -60,7 +60,7 @@ def _offered_lines(
     widths[0] = label_width
     _shrink(widths, columns)
     for candidate, cells in zip(candidates, table, strict=True):
-        yield _line(cells, widths, candidate.judged.verdict.state)
+        yield _line(cells, widths, _verdict(candidate, now).state)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], state: State) -> _Line:
@@ -86,7 +86,7 @@ def _total_width(widths: Sequence[int]) -> int:
 
 
 def _cells(
-    candidate: Candidate, now: float, local_node_id: str | None, local: ToLocalTime
+    candidate: Candidate | OfferedDevice, now: float, local_node_id: str | None, local: ToLocalTime
 ) -> tuple[str, ...]:
     free, celsius = candidate.free_memory_bytes, candidate.temperature_celsius
     return (
@@ -104,8 +104,12 @@ def _ssh_command(node: str) -> str:
     return f"ssh -- {quote(node)}" if node.startswith("-") else f"ssh {quote(node)}"
 
 
-def _state(candidate: Candidate, now: float, local: ToLocalTime) -> str:
-    verdict = candidate.judged.verdict
+def _verdict(candidate: Candidate | OfferedDevice, now: float) -> Verdict:
+    return candidate.verdict or Verdict(state="unknown", reason="not sent", since=now)
+
+
+def _state(candidate: Candidate | OfferedDevice, now: float, local: ToLocalTime) -> str:
+    verdict = _verdict(candidate, now)
     lasted = now - verdict.since
     # Judged by a single sample, the state begins now: its real start is not known.
     if lasted < 1:

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from fleet_smi.model.fleet import FleetView, NodeView
-from fleet_smi.model.hub_problems import NodesView
-from fleet_smi.model.node_names import unique_node_names
+from fleet_smi.model.hub_problems import Problems
+from fleet_smi.model.node_names import make_names_unique
+from fleet_smi.model.node_summary import FleetOverview, NodeSummary
 from fleet_smi.model.units import UNKNOWN, format_elapsed, pluralize
 from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, wrap
 from fleet_smi.terminal.view.formatting import (
-    count_models,
     empty_fleet_message,
-    short_model,
+    format_models,
     summary_lines,
 )
 
@@ -22,23 +21,22 @@ _DROPPABLE = ("ID", "LABELS", "AGENT", "DRIVER")
 _Line = list[Span]
 
 
-def render(view: NodesView, columns: int, paint: Paint) -> str:
+def render(fleet: FleetOverview, hub: Problems, columns: int, paint: Paint) -> str:
     """Return the whole screen, ending in a newline; no line is wider than `columns`."""
-    lines = [*_hub_problem_lines(view, columns), *_table(view, columns)]
-    lines += _refused_lines(view, columns)
-    return "".join(paint.line(line, columns) + "\n" for line in lines)
+    lines = [*_hub_problem_lines(hub, fleet.taken_at, columns), *_table(fleet, columns)]
+    lines += _refused_lines(hub, fleet.taken_at, columns)
+    return "".join([paint.line(line, columns) + "\n" for line in lines])
 
 
-def _table(view: NodesView, columns: int) -> list[_Line]:
-    fleet = FleetView(taken_at=view.taken_at, summary=view.summary, nodes=view.nodes)
-    if not view.nodes:
+def _table(fleet: FleetOverview, columns: int) -> list[_Line]:
+    if not fleet.nodes:
         return [[(empty_fleet_message(fleet), None)]]
-    names = unique_node_names(view.nodes)
-    table = [_cells(node, names[node.node_id]) for node in view.nodes]
+    names = make_names_unique({node.node_id: node.name for node in fleet.nodes})
+    table = [_cells(fleet, node, names[node.node_id]) for node in fleet.nodes]
     widths = _widths(table, columns)
     lines: list[_Line] = [*summary_lines(fleet, columns), [], [(_join(_HEADS, widths), "head")]]
     has_ids = bool(widths[_HEADS.index("ID")])
-    for node, cells in zip(view.nodes, table, strict=True):
+    for node, cells in zip(fleet.nodes, table, strict=True):
         lines.append([(_join(cells, widths), "unknown" if node.silent else None)])
         # The id is how commands tell nodes of one name apart.
         if names[node.node_id] != node.name and not has_ids:
@@ -47,24 +45,24 @@ def _table(view: NodesView, columns: int) -> list[_Line]:
     return lines
 
 
-def _hub_problem_lines(view: NodesView, columns: int) -> list[_Line]:
+def _hub_problem_lines(hub: Problems, now: float, columns: int) -> list[_Line]:
     """Return what the hub cannot do now, followed by an empty line."""
     lines: list[_Line] = []
-    for problem in view.problems:
-        since = format_elapsed(view.taken_at - problem.since)
+    for problem in hub.problems:
+        since = format_elapsed(now - problem.since)
         text = f"! for {since}: {problem.message} ({problem.detail}); {problem.remedy}"
         lines += [[(line, "warn")] for line in wrap(text, columns)]
     return [*lines, []] if lines else []
 
 
-def _refused_lines(view: NodesView, columns: int) -> list[_Line]:
+def _refused_lines(hub: Problems, now: float, columns: int) -> list[_Line]:
     """Return the senders that the hub refuses, with cause and remedy."""
-    if not view.refused:
+    if not hub.refused:
         return []
     lines: list[_Line] = [[], [("REFUSED", "head")]]
-    for sender in view.refused:
+    for sender in hub.refused:
         who = sender.address if sender.name is None else f"{sender.name} ({sender.address})"
-        last = format_elapsed(max(0.0, view.taken_at - sender.last_at))
+        last = format_elapsed(max(0.0, now - sender.last_at))
         times = pluralize(sender.attempts, "attempt")
         lines.append([(f"{who}, {times}, the last {last} ago", None)])
         text = "; ".join(filter(None, (sender.reason, sender.remedy)))
@@ -72,29 +70,24 @@ def _refused_lines(view: NodesView, columns: int) -> list[_Line]:
     return lines
 
 
-def _cells(node: NodeView, name: str) -> tuple[str, ...]:
+def _cells(fleet: FleetOverview, node: NodeSummary, name: str) -> tuple[str, ...]:
     labels = ",".join(f"{key}={value}" for key, value in sorted(node.labels.items()))
     return (
         name,
-        _last_seen(node),
+        _last_seen(node, fleet.age_seconds(node)),
         node.via or UNKNOWN,
-        _models(node),
-        node.host.driver_version or UNKNOWN,
+        format_models(tuple(node.models.items()), "none"),
+        node.driver_version or UNKNOWN,
         node.agent_version or UNKNOWN,
         labels or UNKNOWN,
         node.node_id,
     )
 
 
-def _last_seen(node: NodeView) -> str:
-    if node.age_seconds is None:
+def _last_seen(node: NodeSummary, age_seconds: float | None) -> str:
+    if age_seconds is None:
         return "never"
-    return f"{'SILENT ' if node.silent else ''}{format_elapsed(node.age_seconds)} ago"
-
-
-def _models(node: NodeView) -> str:
-    counts = count_models(node.gpus)
-    return ", ".join(f"{count} × {short_model(name)}" for name, count in counts.items()) or "none"
+    return f"{'SILENT ' if node.silent else ''}{format_elapsed(age_seconds)} ago"
 
 
 def _widths(table: Sequence[Sequence[str]], columns: int) -> list[int]:
@@ -115,7 +108,7 @@ def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
     )
 
 
-def _problem_lines(node: NodeView, columns: int) -> list[_Line]:
+def _problem_lines(node: NodeSummary, columns: int) -> list[_Line]:
     missing = node.missing_reports
     lost = [f"{pluralize(missing, 'report')} of its agent never arrived"] if missing else []
     problems = [*node.warnings, *lost, *node.failures]

@@ -1,18 +1,18 @@
 """Screen of `fleet-smi -o`: one row per node and one character per GPU."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
-from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, State
-from fleet_smi.model.people import HIDDEN_USER, Holding, holdings_in_view
+from fleet_smi.model.fleet import FleetView, State
+from fleet_smi.model.node_summary import FleetOverview, NodeSummary, UserCount, view_overview
 from fleet_smi.model.units import UNKNOWN, format_elapsed
 from fleet_smi.terminal.paint import Paint, Span, align_left, align_right, display_width, truncate
 from fleet_smi.terminal.view.formatting import (
     STATE_ORDER,
-    count_models,
     empty_fleet_message,
+    format_models,
     format_percent,
-    short_model,
     summary_lines,
 )
 
@@ -40,26 +40,34 @@ class _Widths(NamedTuple):
     models: int
     marks: int
 
+    @property
+    def fixed(self) -> int:
+        """The width of all columns but the last."""
+        return self.name + self.models + self.marks + 3 * _NUMBER_WIDTH + 6 * len(_GAP)
 
-def render(view: FleetView, columns: int, paint: Paint) -> str:
+
+def render(view: FleetView | FleetOverview, columns: int, paint: Paint) -> str:
     """Return the whole screen, ending in a newline; no line is wider than `columns`."""
-    if not view.nodes:
-        return paint.line([(empty_fleet_message(view), None)], columns) + "\n"
-    holdings: dict[str, list[Holding]] = {}
-    for holding in holdings_in_view(view):
-        holdings.setdefault(holding.node.node_id, []).append(holding)
-    widths = _widths(view.nodes, columns)
-    lines = [*summary_lines(view, columns), [], _header(view.nodes, widths)]
-    lines += [_line(node, holdings.get(node.node_id, []), widths) for node in view.nodes]
-    lines += [[], _legend(view)]
-    return "".join(paint.line(line, columns) + "\n" for line in lines)
+    fleet = view_overview(view) if isinstance(view, FleetView) else view
+    if not fleet.nodes:
+        return paint.line([(empty_fleet_message(fleet), None)], columns) + "\n"
+    widths = _widths(fleet.nodes, columns)
+    head = [*summary_lines(fleet, columns), [], _header(fleet.nodes, widths)]
+    lines = [paint.line(line, columns) for line in head]
+    fixed = widths.fixed
+    for node in fleet.nodes:
+        who = _who(node, fleet.age_seconds(node))
+        width = fixed + sum([display_width(text) for text, _ in who])
+        lines.append(paint.line([*_cells(node, widths), *who], columns, width))
+    lines += [paint.line(line, columns) for line in ([], _legend(fleet))]
+    return "".join([line + "\n" for line in lines])
 
 
-def _widths(nodes: Iterable[NodeView], columns: int) -> _Widths:
+def _widths(nodes: Iterable[NodeSummary], columns: int) -> _Widths:
     """Return the widths; on a narrow terminal the models are shortened first, then the names."""
     name = min(_MAX_NAME_WIDTH, max(4, *(display_width(node.name) for node in nodes)))
     models = min(_MAX_MODELS_WIDTH, max(4, *(display_width(_models(node)) for node in nodes)))
-    marks = min(_MAX_MARKS, max(1, *(len(node.gpus) for node in nodes)))
+    marks = min(_MAX_MARKS, max(1, *(len(node.states) for node in nodes)))
     rest = marks + 3 * _NUMBER_WIDTH + 6 * len(_GAP) + _MIN_WHO_WIDTH
     missing = max(0, name + models + rest - columns)
     cut = min(missing, max(0, models - _MIN_WIDTH))
@@ -67,8 +75,8 @@ def _widths(nodes: Iterable[NodeView], columns: int) -> _Widths:
     return _Widths(name - min(missing, max(0, name - _MIN_WIDTH)), models, marks)
 
 
-def _header(nodes: Iterable[NodeView], widths: _Widths) -> list[Span]:
-    last = str(max(0, *(len(node.gpus) - 1 for node in nodes)))
+def _header(nodes: Iterable[NodeSummary], widths: _Widths) -> list[Span]:
+    last = str(max(0, *(len(node.states) - 1 for node in nodes)))
     marks = widths.marks
     # The column of marks is headed by the first and the last GPU index.
     ruler = "0" + last.rjust(marks - 1) if marks > len(last) else last[:marks]
@@ -82,81 +90,58 @@ def _header(nodes: Iterable[NodeView], widths: _Widths) -> list[Span]:
     return [(_GAP.join(texts), "head")]
 
 
-def _line(node: NodeView, holdings: list[Holding], widths: _Widths) -> list[Span]:
-    spans: list[Span] = [
+def _cells(node: NodeSummary, widths: _Widths) -> list[Span]:
+    numbers = [align_right(text, _NUMBER_WIDTH) for text in _numbers(node)]
+    return [
         (align_left(node.name, widths.name) + _GAP, "unknown" if node.silent else "title"),
         (align_left(_models(node), widths.models) + _GAP, "unknown" if node.silent else None),
-        *_marks(node.gpus, widths.marks),
-        (_GAP, None),
+        *_marks(node.states, widths.marks),
+        (_GAP + _GAP.join(numbers) + _GAP, None),
     ]
-    numbers = (align_right(text, _NUMBER_WIDTH) for text in _numbers(node))
-    return [*spans, (_GAP.join(numbers) + _GAP, None), *_who(node, holdings)]
 
 
-def _models(node: NodeView) -> str:
-    counts = count_models(node.gpus)
-    return ", ".join(f"{count} × {short_model(name)}" for name, count in counts.items()) or "no GPU"
+def _models(node: NodeSummary) -> str:
+    return format_models(tuple(node.models.items()), "no GPU")
 
 
-def _marks(gpus: tuple[JudgedGpu, ...], width: int) -> list[Span]:
-    shown = gpus if len(gpus) <= width else gpus[: width - 1]
-    spans: list[Span] = [(STATE_MARKS[gpu.verdict.state], gpu.verdict.state) for gpu in shown]
-    if len(shown) < len(gpus):
+# Cached: the nodes of a large fleet have few different rows of states.
+@lru_cache(maxsize=4096)
+def _marks(states: tuple[State, ...], width: int) -> tuple[Span, ...]:
+    shown = states if len(states) <= width else states[: width - 1]
+    spans: list[Span] = [(STATE_MARKS[state], state) for state in shown]
+    if len(shown) < len(states):
         spans.append(("…", "dim"))
-    return [*spans, (" " * (width - len(spans)), None)]
+    return *spans, (" " * (width - len(spans)), None)
 
 
-def _numbers(node: NodeView) -> tuple[str, str, str]:
+def _numbers(node: NodeSummary) -> tuple[str, str, str]:
     # The last figures of a silent node are old, and 0 free would be a claim.
-    if node.silent or not node.gpus:
+    if node.silent or not node.states:
         return UNKNOWN, UNKNOWN, UNKNOWN
-    free = sum(gpu.verdict.state == "free" for gpu in node.gpus)
-    busy = [gpu.busy_percent for gpu in node.gpus if gpu.busy_percent is not None]
-    return (
-        str(free),
-        format_percent(sum(busy) / len(busy) if busy else None),
-        format_percent(_memory_percent(node.gpus)),
-    )
+    free = node.states.count("free")
+    return str(free), format_percent(node.busy_percent), format_percent(node.memory_percent)
 
 
-def _memory_percent(gpus: Iterable[JudgedGpu]) -> float | None:
-    """Return the percentage of memory in use, over the GPUs that report used and total."""
-    used = total = 0
-    for gpu in gpus:
-        if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
-            used += gpu.memory_used_bytes
-            total += gpu.memory_total_bytes
-    return 100 * used / total if total else None
-
-
-def _who(node: NodeView, holdings: list[Holding]) -> list[Span]:
+def _who(node: NodeSummary, age_seconds: float | None) -> list[Span]:
     if node.silent:
-        age = node.age_seconds
-        text = "never reported" if age is None else f"silent {format_elapsed(age)}"
-        return [("; ".join([text, *node.warnings]), "warn")]
+        silent = age_seconds is not None and f"silent {format_elapsed(age_seconds)}"
+        return [("; ".join([silent or "never reported", *node.warnings]), "warn")]
     problems = "; ".join([*node.warnings, *node.failures])
-    by_user: dict[str, list[Holding]] = {}
-    for holding in holdings:
-        by_user.setdefault(holding.user, []).append(holding)
-    # Most GPUs first; processes of hidden owners last.
-    ordered = sorted(
-        by_user.items(), key=lambda item: (item[0] == HIDDEN_USER, -len(item[1]), item[0])
-    )
-    names = ", ".join(_user_count(user, held) for user, held in ordered)
+    names = ", ".join([_user_count(count) for count in node.users])
     return [(problems, "warn"), ("; " if problems and names else "", None), (names, None)]
 
 
-def _user_count(user: str, holdings: list[Holding]) -> str:
-    idle = sum(holding.idle for holding in holdings)
-    text = f"{truncate(user, 20)} {len(holdings)}"
-    if not idle:
+@lru_cache(maxsize=4096)
+def _user_count(count: UserCount) -> str:
+    text = f"{truncate(count.user, 20)} {count.gpus}"
+    if not count.idle:
         return text
-    return f"{text} idle" if idle == len(holdings) else f"{text} ({idle} idle)"
+    return f"{text} idle" if count.idle == count.gpus else f"{text} ({count.idle} idle)"
 
 
-def _legend(view: FleetView) -> list[Span]:
+def _legend(view: FleetOverview) -> list[Span]:
     """Explain the marks that occur on this screen."""
-    shown = {gpu.verdict.state for node in view.nodes for gpu in node.gpus}
+    shown = {state for node in view.nodes for state in node.states}
     spans: list[Span] = []
     for state in STATE_ORDER:
         if state in shown:

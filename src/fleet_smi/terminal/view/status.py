@@ -6,13 +6,13 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import FleetView, JudgedDevice, JudgedGpu, NodeView
 from fleet_smi.model.node_names import unique_node_names
+from fleet_smi.model.node_summary import count_models
 from fleet_smi.model.units import pluralize
 from fleet_smi.terminal.paint import Paint, Span, align_left, display_width, truncate, wrap
 from fleet_smi.terminal.view import gpu_table
 from fleet_smi.terminal.view.formatting import (
     SEPARATOR,
     ToLocalTime,
-    count_models,
     empty_fleet_message,
     join_spans,
     plain_spans,

@@ -1,0 +1,47 @@
+"""`GET /api/v1/overview`: one row per node, now or at a moment."""
+
+from functools import partial
+
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from fleet_smi.hub.query_threads import run_in_query_thread
+from fleet_smi.model.node_summary import FleetOverview, parts_overview
+from fleet_smi.model.view_options import ViewOptions
+from fleet_smi.model.views import FleetParts
+from fleet_smi.server.endpoint import Endpoint, RequestContext
+from fleet_smi.server.fleet_query import SelectionQuery, view_options_from_query
+from fleet_smi.server.history_requests import parts_at
+from fleet_smi.server.response_cache import cached_json_response
+from fleet_smi.wire.json import to_json
+
+
+async def overview(context: RequestContext) -> Response:
+    """The selected nodes, with their GPUs counted by state, model and user."""
+    options = view_options_from_query(context.query)
+    return await cached_json_response(context, partial(_encode, context, options))
+
+
+async def _encode(context: RequestContext, options: ViewOptions) -> bytes:
+    fleet = await parts_at(context, context.query.at)
+    # Thousands of nodes take a moment: not on the event loop.
+    return await run_in_query_thread(_overview, fleet, options)
+
+
+def _overview(fleet: FleetParts, options: ViewOptions) -> bytes:
+    selected = [parts for each in fleet.nodes if (parts := options.select(each)) is not None]
+    return to_json(parts_overview(replace(fleet, nodes=tuple(selected))))
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/api/v1/overview",
+        summary="One row per node, with its GPUs counted by state, model and user",
+        required_action="view",
+        handler=overview,
+        query=SelectionQuery,
+        response=FleetOverview,
+        extra_statuses=(304, 404, 503),
+    ),
+)
