@@ -15,8 +15,8 @@ from fleet_smi.hub.stream import Stream, Subscriber
 from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.stream_payload import FleetPayload
 from fleet_smi.wire.event import KEEPALIVE
+from fleet_smi.wire.event_reader import apply_event, decode_event
 from tests.builders import NOON, gpu, snapshot
-from tests.wire.event_client import apply_event, decode_event
 
 LIFE = "0a1b"
 SOON = 30.0

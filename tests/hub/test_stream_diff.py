@@ -12,9 +12,9 @@ from fleet_smi.hub.stream_diff import StreamDiff
 from fleet_smi.model.stream_payload import FleetPayload
 from fleet_smi.model.views import summarize_nodes
 from fleet_smi.wire.event import StreamUpdate, encode_event
+from fleet_smi.wire.event_reader import apply_event, decode_event
 from tests import golden
 from tests.builders import NOON, gpu, instance, process, snapshot
-from tests.wire.event_client import apply_event, decode_event
 
 GOLDEN = Path(__file__).parent / "golden"
 

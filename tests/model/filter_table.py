@@ -23,6 +23,7 @@ def gpu_from_row(row: dict[str, Any]) -> tuple[NodeView, JudgedGpu]:
     node = NodeView(
         node_id=f"id-of-{row['node']}",
         name=row["node"],
+        site=row["site"],
         taken_at=None,
         age_seconds=None,
         silent=row["silent"],

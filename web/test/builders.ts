@@ -14,6 +14,7 @@ export function gpu(index: number, state: State = "free", users: string[] = []):
     uuid: `GPU-${index}`,
     index,
     name: "NVIDIA H100 80GB HBM3",
+    vendor: "nvidia",
     memory_total_mebibytes: 81_559,
     verdict: verdict(state, users),
     instances: [],
@@ -32,6 +33,7 @@ export function node(number: number, gpus: GpuPayload[] = [gpu(0)]): NodePayload
     ssh_host: null,
     labels: {},
     driver_version: "550.90.07",
+    site: null,
     gpus,
   };
 }

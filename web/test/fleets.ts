@@ -10,14 +10,14 @@ const VERDICT = { since: 10, reason: null, was: null, users: null, idle_since: n
 export const FLEET = fleetOf({ a1: [sizedGpu(0, "busy", 80), sizedGpu(1, "free", 80)], a2: [sizedGpu(0, "free", 40), sizedGpu(1, "free", 40)], a10: [sizedGpu(3, "free", 40)] });
 
 export function sizedGpu(index: number, state: State, mebibytes: number | null): GpuPayload {
-  return { uuid: `GPU-${index}`, index, name: "NVIDIA H100", memory_total_mebibytes: mebibytes, verdict: { ...VERDICT, state, since: 10 + index }, instances: [] };
+  return { uuid: `GPU-${index}`, index, vendor: "nvidia", name: "NVIDIA H100", memory_total_mebibytes: mebibytes, verdict: { ...VERDICT, state, since: 10 + index }, instances: [] };
 }
 
 /** A fleet of these nodes, by name. */
 export function fleetOf(nodes: Record<string, GpuPayload[]>): Fleet {
   const fleet = new Fleet();
   const infos = Object.entries(nodes).map(([name, gpus], number) => ({
-    number, node_id: name, name, silent: false, via: null, trouble: null, warnings: 0, ssh_host: null, labels: {}, driver_version: null, gpus,
+    number, node_id: name, name, silent: false, via: null, trouble: null, warnings: 0, ssh_host: null, labels: {}, driver_version: null, site: null, gpus,
   }));
   fleet.apply("fleet", {
     taken_at: 100,

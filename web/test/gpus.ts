@@ -12,6 +12,7 @@ export interface GpuRow {
   silent: boolean;
   labels: Record<string, string>;
   driver: string | null;
+  site: string | null;
   index: number;
   uuid: string;
   model: string | null;
@@ -34,6 +35,7 @@ const USUAL: GpuRow = {
   silent: false,
   labels: {},
   driver: "550.90.07",
+  site: null,
   index: 0,
   uuid: "GPU-usual",
   model: "NVIDIA H100 80GB HBM3",
@@ -65,11 +67,11 @@ export function gpuOf(fields: Partial<GpuRow>): Gpu {
     memory_total_mebibytes: null,
     verdict: verdict(part.state),
   }));
-  const info = { uuid: row.uuid, index: row.index, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
+  const info = { uuid: row.uuid, index: row.index, vendor: "nvidia" as const, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
   return { node: nodeOf(row), info, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: [] };
 }
 
 function nodeOf(row: GpuRow): Node {
-  const info = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver };
+  const info = { ...node(1, []), name: row.node, silent: row.silent, labels: row.labels, driver_version: row.driver, site: row.site };
   return new Node(info, { reportedAt: REPORTED_AT, cpuPercent: null, memoryPercent: null, rows: [] });
 }

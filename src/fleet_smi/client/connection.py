@@ -1,6 +1,7 @@
 """A keep-alive HTTP connection to a hub: retry when stale, TLS pinning, errors with remedies."""
 
 import socket
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from fleet_smi.client.http1 import Http1Connection, ProtocolError, Response
@@ -67,6 +68,30 @@ class HubConnection:
         except (OSError, ProtocolError) as error:
             self.close()
             raise self._translate(error) from None
+
+    def stream(self, path: str, max_bytes: int) -> Iterator[bytes]:
+        """Yield the body of a GET that does not end; raise as `request`, and for a bad status.
+
+        Neither a part of it nor what one part decompresses to has more than `max_bytes`.
+        """
+        headers = {"Accept-Encoding": "gzip", "Accept": "text/event-stream"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        self.close()
+        try:
+            opened = self._open = self._connect()
+            status, received = opened.open_stream(self._base + path, headers)
+            if status != 200:
+                kind = Refused if status in (401, 403) else Unreachable
+                raise kind(f"hub {self.url} answered with status {status}")
+            chunks = opened.iterate_chunks(max_bytes)
+            if received.get("content-encoding") == "gzip":
+                chunks = _decompress_chunks(chunks, max_bytes)
+            yield from chunks
+        except (OSError, ProtocolError) as error:
+            raise self._translate(error) from None
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close the connection; a thread that waits for a response gets an error."""
@@ -149,6 +174,20 @@ def _socket(host: str, port: int, timeout_seconds: float) -> socket.socket:
         return socket.create_connection((host, port), timeout_seconds)
     except UnicodeError:  # it cannot be encoded as a host name
         raise socket.gaierror from None
+
+
+def _decompress_chunks(chunks: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+    import zlib
+
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    for chunk in chunks:
+        try:
+            part = decompressor.decompress(chunk, max_bytes)
+        except zlib.error:
+            raise ProtocolError("invalid gzip data") from None
+        if decompressor.unconsumed_tail:
+            raise ProtocolError("a part of the response is too large")
+        yield part
 
 
 def _decompress(data: bytes, max_bytes: int) -> bytes:

@@ -7,6 +7,7 @@ its memory, and half of the time of sending a report.
 import contextlib
 import socket
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _MAX_HEAD_BYTES = 64 << 10
@@ -60,6 +61,26 @@ class Http1Connection:
         wants_close = "close" in response_headers.get("connection", "").lower()
         self.must_close = wants_close or self._buffer != b""
         return Response(status, response_headers, data)
+
+    def open_stream(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
+        """Send a GET whose body has no end; return the status and the headers of the response."""
+        self._deadline = time.monotonic() + self._timeout_seconds
+        self._send(self._encode_request("GET", path, None, headers))
+        return self._read_head()
+
+    def iterate_chunks(self, max_bytes: int) -> Iterator[bytes]:
+        """Yield the chunks of that body; each may take as long as the timeout."""
+        while True:
+            self._deadline = time.monotonic() + self._timeout_seconds
+            length = self._read_chunk_length()
+            if not length:
+                return
+            if length > max_bytes:
+                raise ProtocolError("a chunk is too large")
+            chunk = self._read_exactly(length)
+            if self._read_until(b"\r\n"):
+                raise ProtocolError("a chunk longer than its length")
+            yield chunk
 
     def close(self) -> None:
         """Close the socket; a thread that waits for a response is woken by the shutdown."""

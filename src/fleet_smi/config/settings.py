@@ -92,6 +92,11 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     ssh_interval: float
     ssh_key: str | None
     trusted_transports: tuple[str, ...]
+    sites: dict[str, str]
+    site_token: str | None
+    site_token_file: str | None
+    site_tokens_file: str | None
+    site_fingerprints: dict[str, str]
     nvgpu: tuple[str, ...]
     nvgpu_interval: float
     node_info: tuple[str, ...]
@@ -139,6 +144,14 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     def read_pull_tokens(self) -> dict[str, str]:
         """The tokens of single agents, by the target as it is in `pull`."""
         return _read_secrets(self.pull_tokens_file)
+
+    def read_site_token(self) -> str | None:
+        """The token for the hubs of sites; `None` if none is set."""
+        return self.site_token or _read_secret(self.site_token_file)
+
+    def read_site_tokens(self) -> dict[str, str]:
+        """The tokens for single hubs, by the name of their site."""
+        return _read_secrets(self.site_tokens_file)
 
     def read_node_info_password(self) -> str | None:
         """The password that nodes of gpu-cluster-monitor require; `None` if none is set."""

@@ -20,6 +20,8 @@ _ROUTER, _NODES, _CLIENTS = (
 )
 _GET_STATUS = "the password of POST /get-status, served if set"
 _PIN = "the hub's certificate, from its join line"
+_SITES, _SITE_PIN = {"berlin": "https://hub.example.org:7070"}, {"berlin": f"sha256:{'0' * 64}"}
+_SITE_TOKENS, _SITE_PINS = "a file with a token for each of them", "the certificates of these hubs"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("node", "name", value_types.NAME, None, "the name of this machine", "gpu01"),
@@ -159,6 +161,12 @@ SETTINGS: tuple[Setting, ...] = (
         "transports that may report for every node",
         ("ssh",),
     ),
+    Setting("hub", "sites", value_types.SITES, {}, "hubs of other sites to show", _SITES),
+    *secret_rows("hub", "site_token", "the viewer's token for these hubs"),
+    Setting(
+        "hub", "site_tokens_file", value_types.PATH, None, _SITE_TOKENS, "/etc/fleet-smi/sites"
+    ),
+    Setting("hub", "site_fingerprints", value_types.FINGERPRINTS, {}, _SITE_PINS, _SITE_PIN),
     Setting("hub", "nvgpu", value_types.TARGETS, (), "agents of nvgpu to poll", ("gpu04:1080",)),
     Setting("hub", "nvgpu_interval", value_types.INTERVAL, 5.0, "how often to poll them"),
     Setting(

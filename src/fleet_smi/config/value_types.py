@@ -279,6 +279,15 @@ def _series_labels(value: Any) -> dict[str, str]:
     return labels
 
 
+def _sites(value: Any) -> dict[str, str]:
+    """Names of sites and the URLs of their hubs."""
+    return {name: parse_url(url) for name, url in _labels(value).items()}
+
+
+def _fingerprints(value: Any) -> dict[str, str]:
+    return {name: parse_fingerprint(text) for name, text in _labels(value).items()}
+
+
 NAME = ValueType(_name)
 NAMES = _list_of(_name)
 PATH = ValueType(_path)
@@ -288,6 +297,8 @@ SECRET = ValueType(_secret)
 PASSWORD = ValueType(_password)
 LABELS = ValueType(_labels, dict)
 SERIES_LABELS = ValueType(_series_labels, dict)
+SITES = ValueType(_sites, dict)
+FINGERPRINTS = ValueType(_fingerprints, dict)
 URL = ValueType(parse_url)
 ADDRESS: ValueType = ValueType(parse_listen_address, ListenAddress.__str__)
 FINGERPRINT = ValueType(parse_fingerprint)

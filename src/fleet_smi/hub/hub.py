@@ -19,8 +19,8 @@ from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.refusals import Refusal, RefusalLog
 from fleet_smi.hub.report_delay import ReportDelay
+from fleet_smi.hub.sites.sites_stream import Sites, open_stream
 from fleet_smi.hub.sources.polling import ticks
-from fleet_smi.hub.stream import Stream
 from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.process_limit import limit_processes
 from fleet_smi.model.snapshot import Snapshot
@@ -45,6 +45,7 @@ class Hub:
         sources: Sequence[Source],
         node_store: NodeStore[NodeCheckpoint],
         history: HistoryRecorder | None = None,
+        sites: Sites | None = None,
         *,
         interval_seconds: float | None = None,
         publish_seconds: float = 1.0,
@@ -59,7 +60,8 @@ class Hub:
         self._is_history_full = False
         self.fleet = fleet
         self.history = history
-        self.stream = Stream(fleet, self.instance_id)
+        self.sites = sites or Sites(())
+        self.shown, self.stream = open_stream(fleet, sites, self.instance_id)
         self.clock = clock
         self._elapsed_clock = elapsed_clock
         self._clock_watch = ClockWatch()
@@ -79,7 +81,7 @@ class Hub:
     @property
     def version(self) -> int:
         """The version of the fleet's state; an acknowledged report has already changed it."""
-        return self.fleet.revision
+        return self.fleet.revision + self.sites.revision
 
     async def run(self) -> None:
         """Receive and publish until cancelled; at the end all unsaved state is written."""

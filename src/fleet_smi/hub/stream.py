@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from fleet_smi.errors import Unmet
@@ -26,6 +27,9 @@ from fleet_smi.wire.event import (
     gzip_block,
     parse_event_id,
 )
+
+if TYPE_CHECKING:
+    from fleet_smi.hub.sites.shown_fleet import ShownFleet
 
 # An encoded full state is shared by new subscribers until this many changes have followed it.
 _FULL_FRAME_LASTS_EVENTS = 5
@@ -80,7 +84,7 @@ class Stream:
 
     def __init__(
         self,
-        fleet: FleetState,
+        fleet: "FleetState | ShownFleet",
         instance_id: str,
         *,
         max_subscribers: int = 500,
@@ -106,6 +110,11 @@ class Stream:
         self._published_at = 0.0
         self.published = asyncio.Event()
         self._full_frame: asyncio.Future[StreamFrame] | None = None
+
+    @property
+    def own(self) -> "Stream":
+        """The stream of the nodes that report to this hub, for hubs that follow it."""
+        return self
 
     @property
     def subscriber_count(self) -> int:

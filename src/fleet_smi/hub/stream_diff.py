@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import State
@@ -10,11 +11,14 @@ from fleet_smi.model.stream_payload_builder import node_figures, node_payload
 from fleet_smi.model.views import build_summary
 from fleet_smi.wire.event import NodeFiguresDiff, StreamUpdate, diff_figures
 
+if TYPE_CHECKING:
+    from fleet_smi.hub.sites.shown_fleet import ShownFleet
+
 
 class StreamDiff:
     """The payload of every node as it was last sent."""
 
-    def __init__(self, fleet: FleetState) -> None:
+    def __init__(self, fleet: "FleetState | ShownFleet") -> None:
         self._fleet = fleet
         self._numbers: dict[str, int] = {}
         self._last_number = 0

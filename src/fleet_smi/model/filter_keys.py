@@ -17,7 +17,9 @@ from fleet_smi.model.stream_payload_builder import (
 )
 from fleet_smi.model.units import MIB
 
-TextKey = Literal["word", "state", "node", "model", "user", "label", "why", "driver", "gpu", "uuid"]
+TextKey = Literal[
+    "word", "state", "node", "site", "model", "user", "label", "why", "driver", "gpu", "uuid"
+]
 FigureKey = Literal["mem", "used", "total", "load", "temp", "power", "idle"]
 FigureGetter = Callable[[NodeView, Gpu, Verdict], float | None]
 TextGetter = Callable[[NodeView, Gpu, Verdict, Mapping[str, Verdict]], Iterable[str]]
@@ -58,6 +60,7 @@ TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
         *(verdicts[instance.uuid].state for instance in gpu.instances),
     ],
     "node": lambda node, *_: (node.name,),
+    "site": lambda node, *_: _known(node.site),
     "model": lambda _, gpu, *__: _known(gpu.name),
     "user": lambda _, gpu, verdict, __: _users(gpu, verdict),
     "label": lambda node, *_: _labels(node),

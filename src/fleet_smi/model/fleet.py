@@ -76,11 +76,13 @@ class NodeView(Struct, frozen=True, kw_only=True):
     node that has never reported has no `taken_at`. `clock_skew_seconds` is how far the hub's clock
     is ahead of the node's, where that is worth a warning. `missing_reports` is how many of its
     numbered reports never arrived. `ssh_host` is where `ssh` reaches it, as far as is known: its
-    `name` may be one that an administrator gave it, and resolve nowhere.
+    `name` may be one that an administrator gave it, and resolve nowhere. `site` is the name of
+    the site whose hub it reports to, where that is another one.
     """
 
     node_id: str
     name: str
+    site: str | None = None
     taken_at: float | None
     age_seconds: float | None
     silent: bool = False

@@ -28,6 +28,7 @@ class NodeSummary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
 
     node_id: str
     name: str
+    site: str | None = None
     silent: bool = False
     reported_at: float | None = None
     via: str | None = None
@@ -81,6 +82,7 @@ def summarize_node(parts: NodeParts, now: float) -> NodeSummary:
     return NodeSummary(
         node_id=node.node_id,
         name=node.name,
+        site=node.site,
         silent=node.silent,
         reported_at=None if age is None else now - age,
         via=node.via,

@@ -8,6 +8,7 @@ that noise below that causes no traffic. `GET /api/v1/nodes/{id}` has all the re
 from msgspec import Struct
 
 from fleet_smi.model.fleet import NoteKind, State, Summary
+from fleet_smi.model.snapshot import Vendor
 
 
 class VerdictPayload(Struct, frozen=True, kw_only=True, gc=False):
@@ -42,6 +43,7 @@ class GpuPayload(Struct, frozen=True, kw_only=True, gc=False):
 
     uuid: str
     index: int
+    vendor: Vendor
     name: str | None
     memory_total_mebibytes: int | None
     verdict: VerdictPayload
@@ -52,7 +54,8 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
     """The facts of one node.
 
     `number` links its figures to it, within one stream only. `warnings` counts its failed
-    collectors and other problems. `ssh_host` is where `ssh` reaches it. `gpus` are sorted by index.
+    collectors and other problems. `ssh_host` is where `ssh` reaches it, `site` the site of the hub
+    that it reports to, where that is another one. `gpus` are sorted by index.
     """
 
     number: int
@@ -65,6 +68,7 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
     ssh_host: str | None = None
     labels: dict[str, str] = {}
     driver_version: str | None = None
+    site: str | None = None
     gpus: tuple[GpuPayload, ...] = ()
 
 

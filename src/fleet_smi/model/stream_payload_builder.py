@@ -51,6 +51,7 @@ def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
         ssh_host=node.ssh_host,
         labels=node.labels,
         driver_version=node.host.driver_version,
+        site=node.site,
         gpus=tuple([_gpu(gpu, verdict, verdicts, sampled_at) for gpu, verdict in parts.gpus]),
     )
 
@@ -96,6 +97,7 @@ def _gpu(
     return GpuPayload(
         uuid=gpu.uuid,
         index=gpu.index,
+        vendor=gpu.vendor,
         name=gpu.name,
         memory_total_mebibytes=to_mebibytes(gpu.memory_total_bytes),
         verdict=_verdict(verdict, unique_processes(gpu), sampled_at),

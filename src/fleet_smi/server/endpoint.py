@@ -138,7 +138,7 @@ class RequestContext:
 
     def node_view(self, node_id: str) -> NodeView | None:
         """One node as the client may see it; `None` if there is none of that id."""
-        view = self.hub.fleet.node(node_id, self.hub.clock())
+        view = self.hub.shown.node(node_id, self.hub.clock())
         return None if view is None else mask_commands(view, self.command_visibility)
 
 
@@ -148,14 +148,14 @@ async def _build_view(
     now = hub.clock()
     nodes = [
         mask_commands(node, commands)
-        async for node in iterate_cooperatively(hub.fleet.nodes(now), backpressure)
+        async for node in iterate_cooperatively(hub.shown.nodes(now), backpressure)
     ]
     return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=tuple(nodes))
 
 
 async def _collect_parts(hub: Hub, backpressure: Backpressure) -> FleetParts:
     now = hub.clock()
-    nodes = [parts async for parts in iterate_cooperatively(hub.fleet.parts(now), backpressure)]
+    nodes = [parts async for parts in iterate_cooperatively(hub.shown.parts(now), backpressure)]
     return FleetParts(taken_at=now, summary=summarize_parts(nodes), nodes=tuple(nodes))
 
 

@@ -84,7 +84,7 @@ async def _source(
             fleet = await context.fleet_parts()
             return fleet.taken_at, fleet.summary, fleet.nodes
         now = context.hub.clock()
-        return now, None, context.hub.fleet.parts(now, place)
+        return now, None, context.hub.shown.parts(now, place)
     view = await fleet_at(context, at)
     nodes = [node for node in view.nodes if place is None or _place(node) > place]
     summary = view.summary if place is None else None

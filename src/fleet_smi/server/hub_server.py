@@ -29,6 +29,9 @@ from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.problems import ProblemReport
+from fleet_smi.hub.sites.follower import SiteFollower
+from fleet_smi.hub.sites.site_settings import read_sites
+from fleet_smi.hub.sites.sites import Sites
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -93,7 +96,9 @@ class HubServer:
             if self.archive is not None:
                 stack.callback(self.archive.close)
             history = None if self.archive is None else self.archive.recorder
-            self.hub = _hub(settings, [self._push, *sources], node_store, fleet, history)
+            self._site_list = read_sites(settings)
+            followed = Sites(self._site_list, settings.nodes_most) if self._site_list else None
+            self.hub = _hub(settings, [self._push, *sources], node_store, fleet, history, followed)
             self.remote_writer = _remote_writer(settings, self.hub, self.state_folder)
             if self.remote_writer is not None:
                 stack.callback(self.remote_writer.close)
@@ -121,6 +126,9 @@ class HubServer:
                 group.create_task(self._renewed.watch())
             if self.remote_writer is not None:
                 group.create_task(_run_listener("remote_write", self.remote_writer))
+            for site in self._site_list:
+                follower = SiteFollower(site, self.hub.sites, self.hub.clock)
+                group.create_task(follower.run())
             for name, listener in self.listeners.items():
                 group.create_task(_run_listener(name, listener))
 
@@ -255,12 +263,14 @@ def _hub(
     node_store: NodeStore[NodeCheckpoint],
     fleet: FleetState,
     history: HistoryRecorder | None,
+    sites: Sites | None,
 ) -> Hub:
     return Hub(
         fleet,
         sources,
         node_store,
         history=history,
+        sites=sites,
         interval_seconds=settings.interval,
         publish_seconds=settings.stream_interval,
         checkpoint_seconds=settings.remember_interval,

@@ -90,6 +90,7 @@ def _columns() -> dict[str, ColumnReader]:
         if figure.csv:
             columns[figure.field] = _of_device(figure.field)
         columns |= _COLUMNS_AFTER.get(figure.field, {})
+    columns["site"] = lambda node, _, __: node.site
     return columns
 
 

@@ -156,7 +156,8 @@ def _states(devices: LabelledSubjects) -> LabelledSubjects:
 
 
 def _node_labels(node: NodeView) -> str:
-    return f"{_label('node', node.name)},{_label('node_id', node.node_id)}"
+    labels = f"{_label('node', node.name)},{_label('node_id', node.node_id)}"
+    return labels if node.site is None else f"{labels},{_label('site', node.site)}"
 
 
 # Cached: every scrape and every metric of a GPU needs the same labels.

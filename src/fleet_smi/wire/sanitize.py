@@ -28,8 +28,8 @@ def sanitize_snapshot(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with printable texts, unique UUIDs, no impossible memory, no secrets."""
     # First: what is cut off needs no other check.
     snapshot = limit_processes(snapshot)
-    if not _is_printable(_json.encode(_texts(snapshot))):
-        plain = _sanitize_texts(msgspec.to_builtins(snapshot))
+    if not is_printable_json(_json.encode(_texts(snapshot))):
+        plain = sanitize_texts(msgspec.to_builtins(snapshot))
         snapshot = msgspec.convert(plain, constrained_type(Snapshot))
     if not snapshot.name.strip():
         snapshot = replace(snapshot, name=snapshot.node_id)
@@ -87,7 +87,7 @@ def _texts(snapshot: Snapshot) -> tuple[Any, ...]:
     )
 
 
-def _is_printable(encoded: bytes) -> bool:
+def is_printable_json(encoded: bytes) -> bool:
     """Return whether this JSON, as msgspec writes it, holds printable characters only.
 
     The encoder escapes control characters below 0x20, and writes everything else as it is:
@@ -101,12 +101,13 @@ def _is_printable(encoded: bytes) -> bool:
     return b"\x7f" not in encoded  # DEL is ASCII, and not escaped
 
 
-def _sanitize_texts(value: Any) -> Any:
+def sanitize_texts(value: Any) -> Any:
+    """Return plain values with printable texts."""
     if isinstance(value, str):
         return _printable(value)
     if isinstance(value, dict):
-        return {_printable(key): _sanitize_texts(item) for key, item in value.items()}
-    return [_sanitize_texts(item) for item in value] if isinstance(value, list | tuple) else value
+        return {_printable(key): sanitize_texts(item) for key, item in value.items()}
+    return [sanitize_texts(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _printable(text: str) -> str:

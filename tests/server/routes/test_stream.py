@@ -10,11 +10,11 @@ from typing import NamedTuple, Self
 import pytest
 
 from fleet_smi.wire.event import Event
+from fleet_smi.wire.event_reader import decode_event
 from tests.builders import gpu, process
 from tests.machines import wait_until
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub, error_code
-from tests.wire.event_client import decode_event
 
 PATH = "/api/v1/stream"
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.wire.event import Event
+from fleet_smi.wire.event_reader import decode_event
 from tests.builders import HOUR, MINUTE, gpu, process
 from tests.server.routes.sample_history import STEP, get_json, report_history
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.routes.test_stream import Listening
 from tests.server.threaded_hub import ThreadedHub, error_code
-from tests.wire.event_client import decode_event
 
 PATH = "/api/v1/stream/snapshot"
 

@@ -103,6 +103,7 @@ export interface GpuOfNode {
 export interface GpuPayload {
   uuid: string;
   index: number;
+  vendor: "amd" | "intel" | "nvidia";
   name: string | null;
   memory_total_mebibytes: number | null;
   verdict: VerdictPayload;
@@ -296,12 +297,14 @@ export interface NodePayload {
   ssh_host: string | null;
   labels: Record<string, string>;
   driver_version: string | null;
+  site: string | null;
   gpus: GpuPayload[];
 }
 
 export interface NodeSummary {
   node_id: string;
   name: string;
+  site: string | null;
   silent: boolean;
   reported_at: number | null;
   via: string | null;
@@ -322,6 +325,7 @@ export interface NodeSummary {
 export interface NodeView {
   node_id: string;
   name: string;
+  site: string | null;
   taken_at: number | null;
   age_seconds: number | null;
   silent: boolean;
@@ -566,7 +570,7 @@ export interface Sums {
 }
 
 export interface Term {
-  key: "driver" | "gpu" | "label" | "model" | "node" | "state" | "user" | "uuid" | "why" | "word" | "idle" | "load" | "mem" | "power" | "temp" | "total" | "used";
+  key: "driver" | "gpu" | "label" | "model" | "node" | "site" | "state" | "user" | "uuid" | "why" | "word" | "idle" | "load" | "mem" | "power" | "temp" | "total" | "used";
   op: ":" | "<" | "<=" | ">" | ">=";
   values: string[];
   bound: number | null;

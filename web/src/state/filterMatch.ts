@@ -48,6 +48,7 @@ const TEXTS: Record<string, (gpu: Gpu) => readonly (string | null)[]> = {
   word: ({ node, info }) => [node.info.name, info.name, ...(info.verdict.users ?? [])],
   state: ({ info }) => [info.verdict.state, ...info.instances.map((part) => part.verdict.state)],
   node: ({ node }) => [node.info.name],
+  site: ({ node }) => [node.info.site],
   model: ({ info }) => [info.name],
   user: ({ info }) => info.verdict.users ?? [],
   label: ({ node }) => Object.entries(node.info.labels).flatMap(([name, value]) => [name, `${name}=${value}`]),

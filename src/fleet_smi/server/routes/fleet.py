@@ -37,7 +37,7 @@ async def fleet(context: RequestContext) -> Response:
     query: FleetQuery = context.query
     options = view_options_from_query(query)
     if query.limit is UNSET and query.after is UNSET:
-        if query.at is UNSET and context.hub.fleet.node_count > MAX_CACHED_NODES:
+        if query.at is UNSET and context.hub.shown.node_count > MAX_CACHED_NODES:
             return streamed_response(context, options)
         return await cached_json_response(context, partial(_encode, context, options))
 

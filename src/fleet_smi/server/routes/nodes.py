@@ -16,6 +16,7 @@ from fleet_smi.server.history_requests import MomentText, fleet_at
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.response_cache import compress_body, encoded_json_response
 from fleet_smi.server.single_flight import iterate_cooperatively
+from fleet_smi.server.site_nodes import require_own_node
 from fleet_smi.wire.json import to_json
 
 _Key = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{1,128}\Z")]
@@ -41,7 +42,7 @@ async def list_nodes(context: RequestContext) -> Response:
         "problems": context.services.problems.current(),
         "refused": context.hub.refusals.recent(),
     }
-    if context.hub.fleet.node_count > MAX_CACHED_NODES:
+    if context.hub.shown.node_count > MAX_CACHED_NODES:
         return streamed_response(context, ViewOptions(), hub_state)
 
     async def encode() -> tuple[FleetView, list[Raw]]:
@@ -84,6 +85,7 @@ async def update_node(context: RequestContext) -> Response:
     name = None if change.name is None else _sanitize(change.name)
     labels = {_sanitize(key): _sanitize(value) for key, value in (change.labels or {}).items()}
     node_id = context.path_params["node_id"]
+    require_own_node(context, node_id)
     taken_by = [each for each in context.hub.fleet.nodes_named(name or "") if each != node_id]
     if taken_by:
         message = f"the node {taken_by[0]} is named {name}: choose another name"
@@ -96,6 +98,7 @@ async def update_node(context: RequestContext) -> Response:
 async def remove_node(context: RequestContext) -> Response:
     """Remove a node, its data and its credential."""
     node_id = context.path_params["node_id"]
+    require_own_node(context, node_id)
     if context.node_view(node_id) is None:
         raise _unknown(context)
     # The credential first: a report that arrives in between would bring the node back.

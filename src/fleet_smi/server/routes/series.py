@@ -14,6 +14,7 @@ from fleet_smi.server.history_requests import (
     threaded_json_response,
 )
 from fleet_smi.server.http_error import HttpError
+from fleet_smi.server.site_nodes import require_own_node
 
 
 class SeriesQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +35,7 @@ async def series(context: RequestContext) -> Response:
 async def _node_id(context: RequestContext) -> str:
     """The id of the node with that id or, if it is the only one, with that name."""
     id_or_name = context.path_params["node_id"]
+    require_own_node(context, id_or_name)
     names = {node.node_id: node.name for node in await require_history(context).nodes()}
     matches = [node_id for node_id, name in names.items() if name == id_or_name]
     if id_or_name in names:
@@ -53,6 +55,6 @@ ENDPOINTS = (
         handler=series,
         query=SeriesQuery,
         response=Series,
-        extra_statuses=(404, 503),
+        extra_statuses=(404, 409, 503),
     ),
 )

@@ -29,11 +29,18 @@ class SnapshotQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     at: MomentText | UnsetType = UNSET
 
 
+class StreamQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`sites=false` leaves out the nodes of sites: for a hub that shows the nodes of this one."""
+
+    sites: bool = True
+
+
 async def stream(context: RequestContext) -> Response:
     """The whole fleet first, then its changes; `Last-Event-ID` resumes an interrupted stream."""
     gzip = context.accepts_gzip
     headers, access = context.request.scope["headers"], context.services.access
-    subscriber = context.hub.stream.subscribe(
+    shown = context.hub.stream
+    subscriber = (shown if context.query.sites else shown.own).subscribe(
         context.header("last-event-id") or None,
         gzip=gzip,
         client=rate_limit_key(access.client_address(headers, context.peer)),
@@ -78,6 +85,7 @@ ENDPOINTS = (
         summary="The fleet and then its changes, as server-sent events",
         required_action="view",
         handler=stream,
+        query=StreamQuery,
         response=str,
         response_media_types=("text/event-stream",),
         extra_statuses=(503,),

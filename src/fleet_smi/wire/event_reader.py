@@ -1,4 +1,4 @@
-"""A subscriber of the live stream: decode events and keep the fleet up to date by them."""
+"""The other end of the live stream: decode its events and keep a fleet up to date by them."""
 
 from itertools import chain, repeat
 
@@ -7,13 +7,20 @@ from msgspec.structs import astuple
 
 from fleet_smi.model.stream_payload import DeviceFigures, FleetPayload, NodeFigures
 from fleet_smi.wire.event import UNCHANGED, Event, NodeFiguresDiff, RowDiff
+from fleet_smi.wire.sanitize import is_printable_json, sanitize_texts
 
 _UNKNOWN = DeviceFigures(None, None)
 
 
 def decode_event(data: bytes | str) -> Event:
-    """Decode the data of an event."""
-    return msgspec.json.decode(data, type=Event)
+    """Decode the data of an event; its texts are printable, whoever sent them.
+
+    Raise `ValueError` or `RecursionError` if it is none.
+    """
+    encoded = data.encode() if isinstance(data, str) else data
+    if is_printable_json(encoded):
+        return msgspec.json.decode(encoded, type=Event)
+    return msgspec.convert(sanitize_texts(msgspec.json.decode(encoded)), Event)
 
 
 def apply_event(fleet: FleetPayload | None, event: Event) -> FleetPayload:
