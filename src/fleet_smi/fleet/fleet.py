@@ -49,7 +49,7 @@ class FleetState:
         self.identities = identities or NodeIdentities()
         self._nodes: dict[str, NodeState] = {}
         self._inventories = InventoryIndex()
-        self._routes = Routes(self._nodes, self.remove, self._mark_dirty)
+        self.routes = Routes(self._nodes, self.remove, self._mark_dirty)
         self._dirty: set[str] = set()
         self._silence_checks = Rotation[NodeState](_SILENCE_CHECK_PARTS)
         self.revision = 0
@@ -83,10 +83,10 @@ class FleetState:
         if not (isfinite(snapshot.taken_at) and isfinite(at)):
             return None
         if via is not None and is_known_by_name(snapshot, origin):
-            joined = self._routes.node_id(via)
+            joined = self.routes.node_id(via)
             full = self._machines.find(snapshot, at, via, address, joined)
             if full is not None:
-                self._routes.join(via, full, snapshot.node_id)
+                self.routes.join(via, full, snapshot.node_id)
                 return None
         node = self._nodes.get(snapshot.node_id)
         first = node is None
@@ -95,7 +95,7 @@ class FleetState:
         # Before the duplicate check: a report that another route delivered first still proves
         # that this route works.
         if via is not None and (via != node.via or via not in node.vias or node.failures):
-            self._routes.attach(via, node)
+            self.routes.attach(via, node)
         if not node.is_new(snapshot, is_recorded=is_recorded):
             return None
         # First the attribute, which is nearly always `None`.
@@ -121,17 +121,17 @@ class FleetState:
 
     def add_target(self, via: Via) -> None:
         """List a target before its first report."""
-        if self._routes.node(via) is None:
+        if self.routes.node(via) is None:
             node_id = via.placeholder_id
             # A node may have reported under this very id: it must not be replaced by an empty one.
             node = self._nodes.setdefault(node_id, NodeState(node_id, via))
-            self._routes.add(via, node)
+            self.routes.add(via, node)
             self._mark_dirty(node_id)
 
     def drop_target(self, via: Via) -> None:
         """Remove a target that is gone from the list, unless a node has reported that way."""
         self.identities.release(via)
-        node = self._routes.node(via)
+        node = self.routes.node(via)
         if node is not None and node.sample is None:
             self.remove(node.node_id)
 
@@ -141,10 +141,10 @@ class FleetState:
         It does not make the node silent: another source may still reach it. A fleet that is full
         lists no more of them.
         """
-        if self._routes.node_id(via) is None and self.is_full:
+        if self.routes.node_id(via) is None and self.is_full:
             return
         self.add_target(via)
-        node = self._nodes[self._routes.node_id(via) or via.placeholder_id]
+        node = self._nodes[self.routes.node_id(via) or via.placeholder_id]
         # Failures and reports arrive out of order: one from before the latest report is outdated.
         reached_since = via == node.via and at < node.at
         if not reached_since and node.failures.get(via) != message:
@@ -182,7 +182,7 @@ class FleetState:
         self._machines.forget(node_id)
         self.faults.forget(node_id)
         self.identities.forget(node_id)
-        self._routes.forget(node)
+        self.routes.forget(node)
         self._mark_dirty(node_id)
         return True
 
@@ -206,7 +206,7 @@ class FleetState:
         self._nodes[node.node_id] = node
         self._inventories.restore(node.node_id, node.inventory)
         self._machines.update(node.node_id, checkpoint.snapshot)
-        self._routes.restore(node)
+        self.routes.restore(node)
         self._mark_dirty(node.node_id)
 
     def restore_unreadable(self, node_id: str, name: str, error: Exception) -> None:
@@ -256,10 +256,6 @@ class FleetState:
         dirty, self._dirty = self._dirty, set()
         return dirty
 
-    def take_joined(self) -> list[str]:
-        """Return and clear the ids of nodes that turned out to be a route of another node."""
-        return self._routes.take_joined()
-
     def view(self, now: float) -> FleetView:
         """Return the fleet at one moment, nodes sorted by name."""
         nodes = tuple(self.nodes(now))
@@ -287,7 +283,7 @@ class FleetState:
 
     def node_by_route(self, via: Via) -> str | None:
         """Return the id of the node that a route leads to, if that is known."""
-        return self._routes.node_id(via)
+        return self.routes.node_id(via)
 
     def device_keys(self) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance in `view`; in any thread."""

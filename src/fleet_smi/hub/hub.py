@@ -155,7 +155,7 @@ class Hub:
                 address=delivery.address,
                 is_recorded=is_recorded,
             )
-        for node_id in self.fleet.take_joined():
+        for node_id in self.fleet.routes.take_joined():
             if self.history is not None:
                 self.history.remove_node(node_id, self.clock())
             self._checkpointer.invalidate(node_id)
