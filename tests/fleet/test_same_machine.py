@@ -95,7 +95,7 @@ def test_an_older_tool_beside_an_agent_is_a_route_of_its_node(
     assert ids(fleet, NOON + 6) == {"id-of-gpu01"}
     assert offered(fleet, NOON + 6) == 0
     assert fleet.node_by_route(NVGPU) == "id-of-gpu01"
-    assert fleet.take_joined() == (["nvgpu-gpu01"] if older_first else ["nvgpu:gpu01:1080"])
+    assert fleet.routes.take_joined() == (["nvgpu-gpu01"] if older_first else ["nvgpu:gpu01:1080"])
     # A failure of that route is shown at the node, until it works again.
     fleet.record_failure(NVGPU, "timed out", NOON + 7)
     assert fleet.view(NOON + 7).nodes[0].trouble == "timed out"
