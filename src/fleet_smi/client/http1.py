@@ -44,6 +44,9 @@ class Http1Connection:
         self._timeout_seconds = timeout_seconds
         self._deadline = 0.0
         self._buffer = b""
+        # The last heads, which an agent sends and receives again with each report.
+        self._sent_head: tuple[tuple[str, str, dict[str, str]], bytes] | None = None
+        self._received_head: tuple[bytes, tuple[int, dict[str, str]]] | None = None
         self.must_close = False
 
     def request(
@@ -91,24 +94,27 @@ class Http1Connection:
     def _encode_request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> bytes:
+        request = method, path, headers
+        if self._sent_head is None or self._sent_head[0] != request:
+            self._sent_head = request, self._encode_head(*request)
+        if body is None:
+            return self._sent_head[1] + b"\r\n"
+        return b"%bContent-Length: %d\r\n\r\n%b" % (self._sent_head[1], len(body), body)
+
+    def _encode_head(self, method: str, path: str, headers: dict[str, str]) -> bytes:
         fields = {"Host": self._host, **headers}
-        if body is not None:
-            fields["Content-Length"] = str(len(body))
         header_lines = [f"{name}: {value}" for name, value in fields.items()]
-        lines = [f"{method} {path} HTTP/1.1", *header_lines, "", ""]
+        lines = [f"{method} {path} HTTP/1.1", *header_lines, ""]
         # Header injection: a line break in a value would start a header of its own.
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a line break in a header")
-        return "\r\n".join(lines).encode("latin-1") + (body or b"")
+        return "\r\n".join(lines).encode("latin-1")
 
     def _read_head(self) -> tuple[int, dict[str, str]]:
-        first, *lines = self._read_until(b"\r\n\r\n").decode("latin-1").split("\r\n")
-        version, _, rest = first.partition(" ")
-        status = rest.partition(" ")[0]
-        if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
-            raise ProtocolError("the response is not HTTP")
-        pairs = (line.partition(":") for line in lines)
-        return int(status), {name.strip().lower(): value.strip() for name, _, value in pairs}
+        head = self._read_until(b"\r\n\r\n")
+        if self._received_head is None or self._received_head[0] != head:
+            self._received_head = head, _parse_head(head)
+        return self._received_head[1]
 
     def _read_body(self, headers: dict[str, str], max_bytes: int) -> bytes:
         if "chunked" in headers.get("transfer-encoding", "").lower():
@@ -175,3 +181,13 @@ class Http1Connection:
             raise TimeoutError("the request timed out")
         self._sock.settimeout(left)
         return self._sock
+
+
+def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    version, _, rest = first.partition(" ")
+    status = rest.partition(" ")[0]
+    if not (version.startswith("HTTP/1.") and status.isdecimal() and len(status) == 3):
+        raise ProtocolError("the response is not HTTP")
+    pairs = (line.partition(":") for line in lines)
+    return int(status), {name.strip().lower(): value.strip() for name, _, value in pairs}

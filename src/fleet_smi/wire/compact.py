@@ -32,7 +32,6 @@ from fleet_smi.model.static_part import static_part
 from fleet_smi.wire.figure_codes import GPU_CODES, PROCESS_CODES, FigureCode, NoCode
 
 COMPACT_VERSION = 2
-_MICROSECONDS = 1e6
 _GPU_MEMORY = GPU_FIELDS.index("memory_used_bytes")
 _INSTANCE_MEMORY = INSTANCE_FIELDS.index("memory_used_bytes")
 
@@ -43,8 +42,7 @@ Changes = tuple[Column | None, ...]
 class CompactReport(Struct, array_like=True, frozen=True, kw_only=True, gc=False):
     """The figures of one snapshot that differ from those of its base.
 
-    `run` is the checksum of the run id that both have, `base` the number of the base. The run
-    seconds are whole microseconds, or seconds where they have more digits.
+    `run` is the checksum of the run id that both have, `base` the number of the base.
     """
 
     version: int = COMPACT_VERSION
@@ -71,7 +69,9 @@ class SnapshotParts(NamedTuple):
 
 def split(snapshot: Snapshot) -> SnapshotParts:
     """Return the parts of a snapshot that `compact_parts` compares."""
-    return SnapshotParts(snapshot.run_id, static_part(snapshot), figures_of(snapshot))
+    processes = list_processes(snapshot.gpus)
+    static, figures = static_part(snapshot, processes), figures_of(snapshot, processes)
+    return SnapshotParts(snapshot.run_id, static, figures)
 
 
 def compact(base: Snapshot, now: Snapshot) -> CompactReport | None:
@@ -94,9 +94,7 @@ def compact_parts(base: SnapshotParts, now: SnapshotParts) -> CompactReport | No
             gpus=_changes(old.gpus, new.gpus, GPU_CODES),
             instances=_changes(old.instances, new.instances, {}),
             processes=_changes(old.processes, new.processes, PROCESS_CODES),
-            run_seconds=(
-                None if old.run_seconds == new.run_seconds else _microseconds(new.run_seconds)
-            ),
+            run_seconds=None if old.run_seconds == new.run_seconds else new.run_seconds,
         )
     except NoCode:
         return None
@@ -109,7 +107,7 @@ def merge(base: SnapshotFigures, report: CompactReport, limits: MemoryLimits) ->
     """
     sizes = len(base.gpus[0]), len(base.instances[0]), len(base.processes[0])
     gpus, instances, processes = _checked(report, sizes, limits)
-    run_seconds = _run_seconds(report, len(base.run_seconds))
+    _check_runs(report, len(base.run_seconds))
     return SnapshotFigures(
         taken_at=report.taken_at,
         sequence=report.sequence,
@@ -117,7 +115,7 @@ def merge(base: SnapshotFigures, report: CompactReport, limits: MemoryLimits) ->
         gpus=_merged(base.gpus, gpus),
         instances=_merged(base.instances, instances),
         processes=_merged(base.processes, processes),
-        run_seconds=base.run_seconds if run_seconds is None else run_seconds,
+        run_seconds=base.run_seconds if report.run_seconds is None else report.run_seconds,
     )
 
 
@@ -131,8 +129,10 @@ def expand(base: Snapshot, report: CompactReport) -> Snapshot:
         _named(INSTANCE_FIELDS, instances),
         _named(PROCESS_FIELDS, processes),
     )
-    run_seconds = _run_seconds(report, len(base.runs))
-    return with_node_figures(changed, report.taken_at, report.sequence, report.host, run_seconds)
+    _check_runs(report, len(base.runs))
+    return with_node_figures(
+        changed, report.taken_at, report.sequence, report.host, report.run_seconds
+    )
 
 
 class NumberedSample(Protocol):
@@ -222,23 +222,6 @@ def _check_memory(column: Column | None, limits: Column) -> None:
             raise NeedsFullReport("more memory in use than there is")
 
 
-def _run_seconds(report: CompactReport, count: int) -> tuple[float, ...] | None:
-    if report.run_seconds is None:
-        return None
-    if len(report.run_seconds) != count:
+def _check_runs(report: CompactReport, count: int) -> None:
+    if report.run_seconds is not None and len(report.run_seconds) != count:
         raise NeedsFullReport(f"{len(report.run_seconds)} collectors instead of {count}")
-    return tuple(map(_seconds, report.run_seconds))
-
-
-def _microseconds(column: tuple[float, ...]) -> tuple[float, ...]:
-    try:
-        whole = tuple([round(seconds * _MICROSECONDS) for seconds in column])
-    except (ValueError, OverflowError):  # not a number
-        raise NoCode from None
-    # An agent rounds to microseconds; what another program measures may have more digits.
-    is_exact = tuple([number / _MICROSECONDS for number in whole]) == column
-    return whole if is_exact else tuple(map(float, column))
-
-
-def _seconds(number: float) -> float:
-    return number / _MICROSECONDS if isinstance(number, int) else number

@@ -30,7 +30,6 @@ from fleet_smi.wire.report import REPORT_VERSION
 
 READABLE_VERSIONS = (REPORT_VERSION, COMPACT_VERSION)
 _MAX_PROCESSES = 4096  # a node has 512 listed, and one more for each further instance
-_MAX_MICROSECONDS = int(FIELD_RANGES["seconds"][1] * 1e6)
 _MAX_SHORT = 1 << 53  # a larger one is no figure, and too long for an integer of msgpack
 _ARRAY_START = bytes([0x90 | len(CompactReport.__struct_fields__)])  # of msgpack
 _encoder = msgspec.msgpack.Encoder()
@@ -93,13 +92,20 @@ class _Versioned(Struct, array_like=True):
 
 
 def _short_columns(changes: Changes | None) -> Changes | None:
-    return changes and tuple([column and _short(column) for column in changes])
+    if changes is None:
+        return None
+    return tuple(
+        [
+            # NVML gives integers: the type is looked at first, without a call.
+            _short(column) if column and type(column[0]) is float else column
+            for column in changes
+        ]
+    )
 
 
 def _short(column: Column) -> Column:
     """Return the column with whole numbers as integers, which take one byte instead of nine."""
     first = column[0]
-    # Nearly every column ends here: NVML gives integers already, or thousandths.
     if not isinstance(first, float) or not first.is_integer():
         return column
     try:
@@ -113,8 +119,6 @@ def _short(column: Column) -> Column:
 def _decoder() -> Any:
     """Return the decoder of compact reports; built on first use: agents need none."""
     time, sequence = _limited("taken_at", float), _limited("sequence", int)
-    microseconds = Annotated[int, Meta(ge=0, le=_MAX_MICROSECONDS)]
-    run_seconds = microseconds | _limited("seconds", float)
     types = {
         "version": Annotated[int, Meta(ge=COMPACT_VERSION, le=COMPACT_VERSION)],
         "sent_at": time,
@@ -127,7 +131,7 @@ def _decoder() -> Any:
         "gpus": _columns(GpuFigures, GPU_CODES, MAX_ITEMS["gpus"]),
         "instances": _columns(InstanceFigures, {}, MAX_ITEMS["gpus"] * MAX_ITEMS["instances"]),
         "processes": _columns(ProcessFigures, PROCESS_CODES, _MAX_PROCESSES),
-        "run_seconds": _column(run_seconds, MAX_ITEMS["runs"]),
+        "run_seconds": _column(_limited("seconds", float), MAX_ITEMS["runs"]),
     }
     report_type = msgspec.defstruct(
         CompactReport.__name__,
