@@ -142,7 +142,7 @@ class DeviceStandings(Mapping[str, Standing]):
         transitions: tuple[StateTransition, ...] = ()
         self.occupancy_changed = ()
         if others:
-            positions = [position for position, one in enumerate(live) if one in others]
+            positions = [one.position for one in others]
             gpus = sample.refresh_gpus(positions)
             some = [gpus[position] for position in positions]
             transitions = self._judge_in_full(gpus, some, timing, thresholds)
@@ -173,7 +173,7 @@ class DeviceStandings(Mapping[str, Standing]):
         return SampleStep(at, before_at, weight, thresholds)
 
     def _latest(self, live: LiveStanding) -> LatestSample:
-        position = self._of_gpus.index(live)
+        position = live.position
         gpu = self._gpus[position]
         if self._figures is not None:
             values = [column[position] for column in self._figures.gpus]
@@ -212,6 +212,8 @@ class DeviceStandings(Mapping[str, Standing]):
             else:
                 after[gpu.uuid] = before[gpu.uuid]
         self._live, self._of_gpus = after, [after[gpu.uuid] for gpu in gpus]
+        for position, live in enumerate(self._of_gpus):
+            live.position = position
         transitions, occupancy_changed = [], []
         for uuid, previous in judged.items():
             standing = after[uuid].judged

@@ -115,6 +115,12 @@ def test_readings_within_their_bands_are_steady() -> None:
     assert is_steady(settled(card), moved, card)
 
 
+def test_power_decides_where_the_load_is_not_measured() -> None:
+    card = gpu(busy_percent=None, processes=(process(),))
+    assert is_steady(settled(card), replace(card, power_watts=60.0), card)
+    assert not is_steady(settled(card), replace(card, power_watts=600.0), card)
+
+
 def test_work_that_pauses_is_steady_until_it_has_paused_for_the_idle_window() -> None:
     card = gpu(busy_percent=90.0, processes=(process(),))
     live, pausing = settled(card), replace(card, busy_percent=0.0)

@@ -69,6 +69,7 @@ class LiveStanding:
 
     `judged` is the standing after the last sample that was judged in full or read. The attributes
     that are named as those of a `Window` are what steady samples have changed in it since.
+    `position` is that of the GPU among those of its node.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class LiveStanding:
         "low_power_from",
         "mean",
         "peak",
+        "position",
         "recent",
         "steady_samples",
         "worked_at",
@@ -89,6 +91,7 @@ class LiveStanding:
 
     def __init__(self, standing: Standing) -> None:
         self._limits = NEVER_STEADY
+        self.position = 0
         self._set(standing)
 
     def _set(self, standing: Standing) -> None:
