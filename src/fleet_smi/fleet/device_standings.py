@@ -84,6 +84,10 @@ class DeviceStandings(Mapping[str, Standing]):
     def __len__(self) -> int:
         return len(self._live)
 
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the verdict of each standing."""
+        return {uuid: self[uuid].verdict for uuid in self._live}
+
     def judge(
         self, gpus: Sequence[Gpu], timing: SampleTiming, thresholds: Thresholds
     ) -> tuple[StateTransition, ...]:

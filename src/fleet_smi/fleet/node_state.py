@@ -245,7 +245,7 @@ class NodeState:
     def _verdicts(self, now: float, since: float, silent: bool) -> dict[str, Verdict]:
         """Return the verdict on each GPU and instance, by UUID; `silent` nodes are so `since`."""
         if not silent:
-            return {uuid: standing.verdict for uuid, standing in self.standings.items()}
+            return self.standings.verdicts()
         devices: list[Gpu | Instance] = [*self.gpus]
         devices += [instance for gpu in self.gpus for instance in gpu.instances]
         age = now - self.at
