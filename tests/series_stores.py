@@ -51,6 +51,9 @@ class SeriesStore:
 
     def query(self, query: str, at: float | None = None) -> list[tuple[dict[str, str], float]]:
         """Run an instant query of PromQL; return the labels and the value of each series."""
+        if self._kind == "victoria-metrics":
+            # What it has just taken is not in the answers for a second.
+            self._client.get(f"{self.url}/internal/force_flush")
         parameters = {"query": query, **({} if at is None else {"time": f"{at:.3f}"})}
         answer = self._client.get(f"{self.url}/api/v1/query", params=parameters)
         answer.raise_for_status()

@@ -63,6 +63,18 @@ def published(hub: ThreadedHub) -> list[tuple[str, dict[str, str], float]]:
     ]
 
 
+def wait_until_sent(hub: ThreadedHub) -> None:
+    """Wait until all that was reported before is sent.
+
+    Not by queries: VictoriaMetrics remembers for seconds that it has found no such series.
+    """
+    writer = hub.server.remote_writer
+    assert writer is not None
+    sent = "remote_write_samples_total"
+    enough = writer.counts()[sent] + 3 * hub.request("GET", "/metrics").body.count(b"\n")
+    wait_until(lambda: writer.counts()[sent] > enough)
+
+
 def test_values_queried_by_promql_equal_those_of_the_hub(
     tmp_path: Path, store: SeriesStore
 ) -> None:
@@ -71,7 +83,7 @@ def test_values_queried_by_promql_equal_those_of_the_hub(
             hub.join_and_report(each)
         samples = published(hub)
         extra = {"site": "berlin", "Zone": "b"}
-        # The last that is sent of a round.
+        wait_until_sent(hub)
         wait_until(lambda: store.value("fleet_smi_nodes", extra) == NODES + 1)
         chosen = random.Random(14).sample(samples, VALUES)
         # Of every metric that there is, too.
@@ -94,6 +106,7 @@ def test_a_node_that_is_removed_or_silent_ends_its_series(
     with writing_hub(tmp_path / "hub", store) as hub:
         hub.join_and_report(replace(removed, interval_seconds=60.0))
         token = hub.join_and_report(replace(silent, interval_seconds=60.0))
+        wait_until_sent(hub)
         wait_until(lambda: len(store.query(temperature)) == 2)
         admin = hub.token("admin")
         assert hub.request("DELETE", "/api/v1/nodes/gone", token=admin).status == 204
@@ -116,6 +129,7 @@ def test_what_could_not_be_sent_arrives_later(tmp_path: Path, store: SeriesStore
 
     with writing_hub(tmp_path / "hub", store) as hub:
         hub.join_and_report(node)
+        wait_until_sent(hub)
         wait_until(lambda: bool(store.query("fleet_smi_node_up")))
         store.stop()
         wait_until(lambda: problems(hub) == ["remote_write"])

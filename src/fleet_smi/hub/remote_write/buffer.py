@@ -52,6 +52,7 @@ class RequestBuffer:
         self._max_bytes = max_bytes
         self._max_memory_bytes = max_memory_bytes
         self._added = threading.Condition()
+        self._interrupted = False
         self._dropped: list[DroppedSamples] = []
         # Oldest first: the requests being sent, of the first segment or of none; the other
         # segments by number with their sizes; the newest requests.
@@ -80,10 +81,16 @@ class RequestBuffer:
     def next_batch(self, max_requests: int, wait_seconds: float) -> list[WriteRequest]:
         """Return the oldest requests, all of one round; empty if none came in time."""
         with self._added:
-            self._added.wait_for(self._load, wait_seconds)
+            self._added.wait_for(lambda: self._load() or self._interrupted, wait_seconds)
             oldest = self._sending[0].round if self._sending else None
             same_round = takewhile(lambda request: request.round == oldest, self._sending)
             return list(islice(same_round, max_requests))
+
+    def interrupt(self) -> None:
+        """End the wait of `next_batch`, now and for ever: the hub ends."""
+        with self._added:
+            self._interrupted = True
+            self._added.notify_all()
 
     def done(self, request: WriteRequest) -> None:
         """Remove a request of the last batch: it was sent, or never will be."""

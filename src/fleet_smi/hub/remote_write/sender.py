@@ -68,6 +68,7 @@ class Sender:
     def close(self) -> None:
         """Stop; what is not sent stays in the buffer."""
         self._closing.set()
+        self._buffer.interrupt()
         # Not for long: a receiver that hangs must not delay the end of the hub.
         self._thread.join(_CLOSE_SECONDS)
         self._receiver.close()
