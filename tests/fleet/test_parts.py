@@ -1,6 +1,6 @@
 """Answers made from the parts of nodes equal those made from the view of the whole fleet."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from tests.builders import NOON
 from tests.random_fleet import random_fleet
 
 NOW = NOON + 100.0
-SEEDS, SIZES = st.integers(0, 1 << 32), st.integers(0, 9)
+SEEDS, SIZES = st.integers(0, 1 << 32), st.integers(0, 5)
 OPTIONS = st.builds(
     # Not the class itself: its types are those of a type checker only.
     lambda **fields: ViewOptions(**fields),  # noqa: PLW0108
@@ -39,6 +39,7 @@ REQUESTS = st.builds(
 )
 
 
+@settings(max_examples=40)
 @given(SEEDS, SIZES, OPTIONS)
 def test_a_selection_of_parts_is_that_of_the_view(
     seed: int, size: int, options: ViewOptions
@@ -52,6 +53,7 @@ def test_a_selection_of_parts_is_that_of_the_view(
     assert parts_overview(part) == view_overview(view)
 
 
+@settings(max_examples=40)
 @given(SEEDS, SIZES, REQUESTS)
 def test_an_offer_from_parts_is_that_of_the_view(seed: int, size: int, request: GpuRequest) -> None:
     fleet = random_fleet(seed, size)
@@ -67,6 +69,7 @@ def test_an_offer_from_parts_is_that_of_the_view(seed: int, size: int, request: 
     assert named == [one.label for one in offer.offered]
 
 
+@settings(max_examples=40)
 @given(SEEDS, SIZES)
 def test_people_and_pages_from_parts_are_those_of_the_view(seed: int, size: int) -> None:
     fleet = random_fleet(seed, size)

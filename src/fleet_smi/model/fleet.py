@@ -69,7 +69,7 @@ class JudgedGpu(Gpu, frozen=True, kw_only=True):
 JudgedDevice = JudgedGpu | JudgedInstance
 
 
-class NodeView(Struct, frozen=True, kw_only=True):
+class NodeView(Struct, frozen=True, kw_only=True, gc=False):
     """One node as of its last report; `silent` when that is too long ago.
 
     `via` is the source of that report, and `trouble` why a source cannot reach the node now. A

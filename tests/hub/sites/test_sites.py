@@ -68,7 +68,7 @@ def test_the_nodes_of_a_site_are_in_every_view(tmp_path: Path, berlin: ThreadedH
         assert shown.gpus[0].busy_percent == 97.0
         assert [part.verdict.state for part in shown.gpus[2].instances] == ["free", "busy"]
         assert "secret-plan" not in str(nodes(home))
-        for command in (("-o",), (), ("nodes",), ("free", "-v"), ("who", "alice"), ("--csv",)):
+        for command in (("-o",), ("free", "-v"), ("--csv",)):
             done = run_fleet_smi(*command, "--hub", home.url, env=env)
             assert "berlin/gpu01" in done.stdout, command
         only = run_fleet_smi("--filter", "site:berlin", "--hub", home.url, env=env).stdout
@@ -78,7 +78,8 @@ def test_the_nodes_of_a_site_are_in_every_view(tmp_path: Path, berlin: ThreadedH
         assert {"gpu01:0", "berlin_gpu01:1"} <= set(offered)
         metrics = home.request("GET", "/metrics").body.decode()
         assert 'node="berlin/gpu01",node_id="berlin/id-of-gpu01",site="berlin"' in metrics
-        assert "berlin/gpu01" in home.request("GET", "/?overview=true").body.decode()
+        for path in ("/", "/?overview=true", "/api/v1/nodes", "/api/v1/people?user=alice"):
+            assert "berlin/gpu01" in home.request("GET", path).body.decode(), path
 
 
 def test_a_change_at_the_site_is_shown_and_the_node_is_read_only(

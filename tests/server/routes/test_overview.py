@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from fleet_smi.client.hub import HubClient
+from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.filter import parse_filter
 from fleet_smi.model.fleet import FleetView
@@ -32,7 +33,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
     with ThreadedHub(tmp_path_factory.mktemp("hub")) as running:
         for number in range(NODES):
             taken = random_snapshot(chance, number, taken_at=time.time())
-            running.join_and_report(replace(taken, interval_seconds=3600.0))
+            taken = replace(taken, interval_seconds=3600.0)
+            running.deliver(Delivery(source="push", target=taken.node_id, result=taken))
         yield running
 
 
