@@ -29,6 +29,7 @@ export function gpu(index: number, fields: Partial<JudgedGpu> = {}): JudgedGpu {
 export function node(gpus: JudgedGpu[], fields: Partial<NodeView> = {}): NodeView {
   return {
     node_id: "id",
+    site: null,
     name: "gpu01",
     taken_at: 0,
     age_seconds: 1,

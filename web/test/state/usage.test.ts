@@ -12,7 +12,7 @@ function person(user: string, gpus: number): Person {
 }
 
 function usages(rows: Record<string, number>, daily: number[] = []): Usages {
-  const usages = Object.entries(rows).map(([name, seconds]) => ({ name, sums: sums(seconds), daily }));
+  const usages = Object.entries(rows).map(([name, seconds]) => ({ name, sums: sums(seconds), daily, node_id: null }));
   return { start: 0, end: 1, history_begins: null, unwritten: null, by: "user", rows: usages, total: sums(0), by_state: { busy: 7200, free: 3600, held: 0 } };
 }
 
