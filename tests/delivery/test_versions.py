@@ -23,7 +23,7 @@ from tests.delivery.transports import NoCompactReports
 from tests.ports import free_port
 from tests.server.threaded_hub import ThreadedHub
 
-SAMPLES = 240
+SAMPLES = 170
 NODE_ID = "0123456789abcdef0123456789abcdef"
 
 

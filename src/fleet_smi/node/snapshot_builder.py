@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import astuple, replace
 
 from fleet_smi import __version__
 from fleet_smi.errors import CollectError, DriverMismatch, NotAnswering, NotPresent, ReadFailed
@@ -40,6 +40,8 @@ _PROGRAMS = frozenset(program for programs in FALLBACKS.values() for program in 
 _ORDER = {entry.name: position for position, entry in enumerate(COLLECTORS)}
 _DRIVERS = frozenset(entry.name for entry in COLLECTORS if entry.is_driver)
 _ABSENCE_CACHED = frozenset(entry.name for entry in COLLECTORS if entry.absence_is_cached)
+_UNREAD_HOST = Host()
+_UNREAD_VALUES = astuple(_UNREAD_HOST)
 
 
 class SnapshotBuilder:
@@ -241,8 +243,14 @@ def _gpus_before_hang(error: NotAnswering) -> tuple[Gpu, ...]:
 
 
 def _merge_hosts(hosts: Iterable[Host]) -> Host:
-    unread, fields = asdict(Host()), dict[str, Any]()
+    fields: dict[str, Any] = {}
     for host in hosts:
+        if host == _UNREAD_HOST:  # most parts know nothing of it
+            continue
         # A part that does not know a field must not erase what another part has read.
-        fields.update({key: value for key, value in asdict(host).items() if value != unread[key]})
+        for field, value, unread in zip(
+            Host.__struct_fields__, astuple(host), _UNREAD_VALUES, strict=True
+        ):
+            if value is not unread and value != unread:
+                fields[field] = value
     return Host(**fields)
