@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import MemoryLimits, SnapshotFigures
 from fleet_smi.server import report_decoding
 from fleet_smi.simulation.compact_replay import CompactReplay
 from fleet_smi.simulation.large_fleet import large_fleet
 from fleet_smi.simulation.load_generator import LoadGenerator
-from fleet_smi.wire.compact import CompactReport, builds_on, expand
+from fleet_smi.wire.compact import CompactReport, builds_on, expand, merge
 from fleet_smi.wire.compact_codec import decode_compact
 from tests.server.threaded_hub import ThreadedHub
 
@@ -50,11 +50,13 @@ def expanded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the compact reports that a hub applied."""
     numbers: list[int] = []
 
-    def recorded(base: Snapshot, report: CompactReport) -> Snapshot:
+    def recorded(
+        base: SnapshotFigures, report: CompactReport, limits: MemoryLimits
+    ) -> SnapshotFigures:
         numbers.append(report.sequence)
-        return expand(base, report)
+        return merge(base, report, limits)
 
-    monkeypatch.setattr(report_decoding, "expand", recorded)
+    monkeypatch.setattr(report_decoding, "merge", recorded)
     return numbers
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from fleet_smi.errors import OutOfOrder, Unreachable
-from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.errors import NeedsFullReport, OutOfOrder, Unreachable
+from fleet_smi.fleet.fleet import FleetChange, FleetState, NodeCheckpoint
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.history.queries.service import HistoryService
@@ -22,10 +22,13 @@ from fleet_smi.hub.history.storage.writer import HistoryWriter
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.time_slots import TimeSlots
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import memory_limits
 from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets.push import PushOutlet
 from fleet_smi.node.spool import Spool
+from fleet_smi.wire.compact import CompactReport, builds_on, merge
+from fleet_smi.wire.compact_codec import READABLE_VERSIONS, decode_compact, encode_compact
 from fleet_smi.wire.report import Receipt
 from tests.machines import wait_until
 
@@ -101,17 +104,38 @@ class RestartingHub:
         if hub not in (None, self.instance_id):
             raise OutOfOrder("the hub was restarted")
         for one in snapshots:
-            if self._chance.random() < self._ends:
-                self.restart(killed=self._chance.random() < 0.5)
-                raise Unreachable("the hub ended")
-            self.now = max(self.now, one.taken_at)
-            jitter = self._chance.uniform(0, _JITTER) * (one.interval_seconds or 0.0)
-            change = self._fleet.apply(one, one.taken_at + jitter)
-            if change is not None:
-                self._history.record(change)
-                if change.is_late:
-                    self._keeping.invalidate(one.node_id)
-        return Receipt(hub=self.instance_id, kept=self._keeping.durable_sequence(snapshots[-1]))
+            self._record(self._fleet.apply(one, self._received_at(one.taken_at, one)))
+        return self._receipt(snapshots[-1])
+
+    def receive_compact(self, node_id: str, body: bytes) -> Receipt:
+        """Apply a compact report as a hub does; raise `NeedsFullReport` without its base."""
+        report = decode_compact(body)
+        if report.hub != self.instance_id:
+            raise OutOfOrder("the hub was restarted")
+        latest = self._fleet.figure_reports.base(node_id)
+        if latest is None or not builds_on(report, latest):
+            raise NeedsFullReport("its base is not the latest")
+        figures = merge(latest.figures, report, memory_limits(latest.base))
+        at = self._received_at(figures.taken_at, latest.base)
+        self._record(self._fleet.figure_reports.apply(node_id, figures, at))
+        return self._receipt(latest.base)
+
+    def _received_at(self, taken_at: float, snapshot: Snapshot) -> float:
+        if self._chance.random() < self._ends:
+            self.restart(killed=self._chance.random() < 0.5)
+            raise Unreachable("the hub ended")
+        self.now = max(self.now, taken_at)
+        return taken_at + self._chance.uniform(0, _JITTER) * (snapshot.interval_seconds or 0.0)
+
+    def _record(self, change: FleetChange | None) -> None:
+        if change is not None:
+            self._history.record(change)
+            if change.is_late:
+                self._keeping.invalidate(change.node_id)
+
+    def _receipt(self, snapshot: Snapshot) -> Receipt:
+        kept = self._keeping.durable_sequence(snapshot)
+        return Receipt(hub=self.instance_id, kept=kept, versions=READABLE_VERSIONS)
 
     def has_node(self, snapshot: Snapshot) -> bool:
         """Whether its node has ever reported."""
@@ -192,6 +216,7 @@ class InProcessSession(HubSession):
         self._hub = hub
         self._instance_id = hub.instance_id
         self._decoder = msgspec.msgpack.Decoder(Snapshot)
+        self._node_id = ""
 
     def send_report(
         self,
@@ -202,10 +227,22 @@ class InProcessSession(HubSession):
         *,
         hub: str | None = None,
     ) -> Receipt:
+        self._node_id = node_id
+        self._connect()
+        return self._hub.receive([self._decoder.decode(each) for each in snapshots], hub)
+
+    @property
+    def has_credential(self) -> bool:
+        return True
+
+    def send_compact(self, report: CompactReport, hub: str) -> Receipt:
+        self._connect()
+        return self._hub.receive_compact(self._node_id, encode_compact(report, self._hub.now, hub))
+
+    def _connect(self) -> None:
         before, self._instance_id = self._instance_id, self._hub.instance_id
         if not self.is_up or (before != self._instance_id and not self.reconnects):
-            raise Unreachable(f"no hub for {name}")
-        return self._hub.receive([self._decoder.decode(each) for each in snapshots], hub)
+            raise Unreachable("no hub")
 
     def close(self) -> None:
         """There is no connection to close."""

@@ -467,6 +467,7 @@ export interface Receipt {
   kept: number | null;
   interval_seconds: number | null;
   recorded: boolean;
+  versions: number[];
 }
 
 export interface RefusedSender {
