@@ -40,7 +40,7 @@ class CompactBase:
 
     def acknowledge_compact(self) -> None:
         """Build on the snapshot whose compact report was acknowledged."""
-        self._base = self._sending
+        self._base, self._sending = self._sending, None
 
     def acknowledge_full(self, snapshot: Snapshot | None, receipt: Receipt) -> None:
         """Build on a snapshot that was acknowledged in full, if the hub reads compact reports."""
@@ -54,10 +54,11 @@ class CompactBase:
             and now >= self._paused_until
         ):
             self._base = self._sending or split(snapshot)
+        self._sending = None
 
     def forget(self) -> None:
         """Build on nothing: it is not known what the hub has."""
-        self._base = None
+        self._base = self._sending = None
 
     def pause(self) -> None:
         """Send full reports for a while: the hub could not use a compact one."""
