@@ -23,7 +23,7 @@ from tests.delivery.transports import NoCompactReports
 from tests.ports import free_port
 from tests.server.threaded_hub import ThreadedHub
 
-SAMPLES = 170
+SAMPLES = 240
 NODE_ID = "0123456789abcdef0123456789abcdef"
 
 
@@ -155,6 +155,7 @@ def test_nothing_is_missing_or_wrong_after_loss_doubling_reordering_and_restarts
         (node,) = lab.hub.fleet().nodes
         assert (node.missing_reports, node.sequence) == (0, number + 1)
         sent = lab.connection.compact_accepted, lab.connection.compact_refused
-        assert min(sent) > 5 if version == 2 else sent == (0, 0)
+        # How many depends on the pauses between them, which are a matter of time.
+        assert min(sent) > 0 if version == 2 else sent == (0, 0)
     finally:
         lab.close()
