@@ -1,6 +1,7 @@
 """Network namespaces as hosts: each has a veth link to one bridge, and its own identity."""
 
 import contextlib
+import ctypes
 import os
 import secrets
 import shutil
@@ -13,6 +14,7 @@ import pytest
 
 from tests.machines import require_program, require_root
 
+_NEW_NETWORK = 0x40000000
 _NETNS_FILES = Path("/etc/netns")
 """`ip netns exec` mounts the files below <namespace>/ here over those in /etc."""
 
@@ -55,6 +57,16 @@ class NetworkHost:
         """Bring the link up again."""
         _ip("-n", self._switch, "link", "set", self.name, "up")
 
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Move this thread, and those that it starts, into the network of this host."""
+        with Path("/proc/thread-self/ns/net").open("rb") as home:
+            _enter_network(Path(f"/run/netns/{self._namespace}"))
+            try:
+                yield
+            finally:
+                _enter_network(Path(f"/proc/self/fd/{home.fileno()}"))
+
     def pids(self) -> list[int]:
         """Return the pids of the processes in the namespace."""
         return [int(word) for word in _ip("netns", "pids", self._namespace).split()]
@@ -87,6 +99,13 @@ def network(*names: str) -> Iterator[dict[str, NetworkHost]]:
             stack.callback(host.remove)  # before `create`, which may fail half-way
             host.create(f"127.0.0.1 localhost\n{listed}")
         yield hosts
+
+
+def _enter_network(path: Path) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with path.open("rb") as namespace:
+        if libc.setns(namespace.fileno(), _NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), "setns")
 
 
 def _add_switch(name: str) -> None:

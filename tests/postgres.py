@@ -36,8 +36,9 @@ def find_program(name: str) -> str:
 class Postgres:
     """One server. PostgreSQL refuses to run as root, so root runs it as another user."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "", prefix: tuple[str, ...] = ()) -> None:
         self._folder = folder
+        self._address, self._prefix = address, prefix
         self._data = folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self._user = None
@@ -46,15 +47,21 @@ class Postgres:
             shutil.chown(folder, self._user)
         made = [find_program("initdb"), "-D", self._data, "-U", _ROLE, "-A", "trust", "--no-sync"]
         self._run(*map(str, made), "--encoding=UTF8", "--locale=C")
+        if address:
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all 10.0.0.0/24 trust\n")
 
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
         options = [part for setting in _QUICK for part in ("-c", setting)]
         command = [find_program("postgres"), "-D", str(self._data), "-k", str(self._folder)]
+        if self._prefix and self._user:
+            # Entering another host's network takes root: the user is changed after it.
+            command = [*self._prefix, "setpriv", "--reuid", self._user, "--clear-groups", *command]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "-c", "listen_addresses=", *options],
-                user=self._user,
+                [*command, "-c", f"listen_addresses={self._address}", *options],
+                user=None if self._prefix else self._user,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -66,6 +73,15 @@ class Postgres:
         """Stop it and disconnect all clients."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)  # a "fast" shutdown; SIGTERM waits for clients
+            self._process.wait()
+            self._process = None
+
+    def kill(self) -> None:
+        """End it at once, as a crash of its machine would."""
+        if self._process is not None:
+            self._process.send_signal(
+                signal.SIGQUIT
+            )  # an "immediate" shutdown, without a checkpoint
             self._process.wait()
             self._process = None
 
@@ -86,6 +102,10 @@ class Postgres:
         with self.connect() as connection:
             connection.execute(f"DROP SCHEMA {name} CASCADE")
 
+    def over_network(self, url: str) -> str:
+        """Return the URL of a database as other hosts reach it."""
+        return url.replace(urlencode({"host": self._folder}), f"host={self._address}")
+
     def _run(self, *command: str) -> None:
         subprocess.run(command, user=self._user, cwd=self._folder, check=True, capture_output=True)
 
@@ -98,12 +118,12 @@ class Postgres:
 
 
 @contextmanager
-def postgres_server() -> Iterator[Postgres]:
-    """Run a server for the duration of the block."""
+def postgres_server(address: str = "", prefix: tuple[str, ...] = ()) -> Iterator[Postgres]:
+    """Run a server for the duration of the block, on a Unix socket and maybe an address."""
     find_program("initdb")
     # Not below pytest's tmp_path, whose mode 0700 shuts out the user the server runs as.
     with tempfile.TemporaryDirectory(prefix="fleet-smi-postgres-") as folder:
-        server = Postgres(Path(folder))
+        server = Postgres(Path(folder), address, prefix)
         server.start()
         try:
             yield server

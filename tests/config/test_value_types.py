@@ -39,6 +39,18 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         value_types.ADDRESS.parse(text)
 
 
+def test_hubs_and_nats_servers_may_be_lists() -> None:
+    assert value_types.HUB_URLS.parse("http://a:1/, http://b,http://a:1") == "http://a:1,http://b"
+    assert value_types.HUB_URLS.parse(["http://a", "http://b"]) == "http://a,http://b"
+    urls = value_types.NATS_URLS.parse("nats://a:4222/, b,tls://[::1]:1")
+    assert urls == ("nats://a:4222", "nats://b", "tls://[::1]:1")
+    for bad in ("http://a", "nats://u:p@a", "nats://a:70000", "nats:// "):
+        with pytest.raises(ValueError, match=r"NATS|port"):
+            value_types.NATS_URLS.parse(bad)
+    with pytest.raises(ValueError, match="is not a URL"):
+        value_types.HUB_URLS.parse(" , ")
+
+
 @pytest.mark.parametrize("text", ["http://hub", "https://hub:7070/gpus/", "http://[::1]:7070"])
 def test_a_url_is_taken_without_its_last_slash(text: str) -> None:
     assert value_types.URL.parse(text) == text.rstrip("/")

@@ -243,9 +243,9 @@ def _users(args: argparse.Namespace) -> AbstractContextManager["UserStore"]:
 @contextmanager
 def _open_store(args: argparse.Namespace, create: Callable[[Any], _Store]) -> Iterator[_Store]:
     """Open the hub's database, and what `create` makes of it, until the end of the block."""
-    from fleet_smi.hub.database import open_database
+    from fleet_smi.hub.cluster.state_database import open_state
 
-    engine = open_database(Path(args.settings.hub.state))
+    engine = open_state(args.settings.hub)
     try:
         yield create(engine)
     finally:

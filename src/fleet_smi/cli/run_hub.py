@@ -30,6 +30,7 @@ _FLAGS = {
     "hub.files": "files",
     "hub.ssh": "ssh",
     "hub.include_self": "include_self",
+    "hub.cluster": "cluster",
 }
 
 
@@ -50,6 +51,11 @@ def add_hub_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pull", metavar="HOST[:PORT],…", help="fetch reports from these agents")
     add("--files", metavar="DIR,…", help="read reports that agents drop in these folders")
     add("--ssh", metavar="HOST,…", help="poll these hosts over ssh; ssh_config patterns allowed")
+    add(
+        "--cluster",
+        metavar="nats://HOST[:PORT],…",
+        help="be one of several hubs, connected by NATS; `hub.history` is their PostgreSQL",
+    )
     add("--include-self", action="store_true", default=None, help="include this machine")
 
 

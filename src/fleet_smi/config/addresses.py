@@ -51,6 +51,24 @@ def parse_url(value: Any) -> str:
     return text.rstrip("/")
 
 
+def parse_urls(value: Any) -> str:
+    """Parse the URL of a hub, or of several as a list; return them separated by commas."""
+    items = value if isinstance(value, list | tuple) else str(value).split(",")
+    urls = [parse_url(str(item).strip()) for item in items if str(item).strip()]
+    if not urls:
+        raise ValueError("is not a URL: write it like https://hub:7070")
+    return ",".join(dict.fromkeys(urls))
+
+
+def parse_nats_url(value: Any) -> str:
+    """Parse the address of a NATS server; a host alone is enough."""
+    match = re.fullmatch(rf"(?:(nats|tls)://)?({_TARGET})/?", str(value))
+    if match is None:
+        raise ValueError("is not the address of a NATS server: write it like nats://nats1:4222")
+    _check_remote_port(match[3])
+    return f"{match[1] or 'nats'}://{match[2]}"
+
+
 def parse_target(value: Any) -> str:
     """Parse a machine to poll: a URL, host:port, or a host alone."""
     if "://" in str(value):

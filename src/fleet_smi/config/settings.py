@@ -120,6 +120,9 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     nodes_most: int
     node_budget: float
     history: str | None
+    cluster: tuple[str, ...]
+    cluster_token: str | None
+    cluster_token_file: str | None
     history_keep_10s: float
     history_keep_1m: float
     history_keep_15m: float
@@ -136,6 +139,10 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     remote_write_labels: dict[str, str]
     remote_write_interval: float
     remote_write_buffer: int
+
+    def read_cluster_token(self) -> str | None:
+        """The token that NATS requires; `None` if none is set."""
+        return self.cluster_token or _read_secret(self.cluster_token_file)
 
     def read_pull_token(self) -> str | None:
         """The token that agents require; `None` if none is set."""

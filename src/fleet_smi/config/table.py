@@ -19,6 +19,7 @@ _ROUTER, _NODES, _CLIENTS = (
     ListenAddress("", 9081),
 )
 _GET_STATUS = "the password of POST /get-status, served if set"
+_TO = "the hub, or hubs, to report to"
 _PIN = "the hub's certificate, from its join line"
 _SITES, _SITE_PIN = {"berlin": "https://hub.example.org:7070"}, {"berlin": f"sha256:{'0' * 64}"}
 _SITE_TOKENS, _SITE_PINS = "a file with a token for each of them", "the certificates of these hubs"
@@ -30,7 +31,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("node", "commands", value_types.COMMANDS, "full", _COMMANDS),
     Setting("node", "driver_timeout", value_types.INTERVAL, 10.0, _DRIVER_TIMEOUT),
     Setting("node", "driver_init_timeout", value_types.INTERVAL, 60.0, _DRIVER_INIT_TIMEOUT),
-    Setting("agent", "to", value_types.URL, None, "the hub to report to", "https://hub:7070"),
+    Setting("agent", "to", value_types.HUB_URLS, None, _TO, "https://hub:7070"),
     Setting(
         "agent",
         "serve",
@@ -233,6 +234,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "hub", "history", value_types.HISTORY, None, "the database of the history, or off", "off"
     ),
+    Setting(
+        "hub", "cluster", value_types.NATS_URLS, (), "NATS between hubs", ("nats://nats:4222",)
+    ),
+    *secret_rows("hub", "cluster_token", "the token that NATS requires"),
     Setting(
         "hub",
         "history_keep_10s",

@@ -17,9 +17,11 @@ from fleet_smi.config.addresses import (
     parse_fingerprint,
     parse_host,
     parse_listen_address,
+    parse_nats_url,
     parse_network,
     parse_target,
     parse_url,
+    parse_urls,
 )
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.units import GIB, KIB, MIB, TIB, parse_duration, parse_size
@@ -300,6 +302,8 @@ SERIES_LABELS = ValueType(_series_labels, dict)
 SITES = ValueType(_sites, dict)
 FINGERPRINTS = ValueType(_fingerprints, dict)
 URL = ValueType(parse_url)
+HUB_URLS = ValueType(parse_urls)
+NATS_URLS = _list_of(parse_nats_url)
 ADDRESS: ValueType = ValueType(parse_listen_address, ListenAddress.__str__)
 FINGERPRINT = ValueType(parse_fingerprint)
 HOSTS = _list_of(parse_host)

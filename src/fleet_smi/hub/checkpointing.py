@@ -23,8 +23,6 @@ _DURABLE_TIMEOUT_SECONDS, _DURABLE_POLL_SECONDS = 3.0, 0.005
 # Slots whose history is not yet written: with more of them, no further slot begins. Each holds
 # copies of its nodes, which would pile up in memory while the history cannot be written.
 _MAX_PENDING_HISTORY = 5
-
-
 CHECKPOINT_SLOTS = 5
 """In how many parts the nodes of one interval are saved."""
 # More would wear the disk; of a larger fleet each node is saved less often, and its agent
@@ -158,6 +156,14 @@ class Checkpointer:
         batches = [*self._awaiting_store, *self._awaiting_history]
         for sequences in (self._durable, *[batch.sequences for batch in batches]):
             sequences.pop(node_id, None)
+
+    def release(self, node_id: str) -> None:
+        """Save no more of a node: another hub does that now."""
+        self.invalidate(node_id)
+        self._dirty.pop(node_id, None)
+        for batch in self._awaiting_history:
+            batch.nodes = [node for node in batch.nodes if node.node_id != node_id]
+            batch.removed = [each for each in batch.removed if each != node_id]
 
     def _due(self) -> list[str]:
         """The nodes of this slot; up to half of it goes to nodes whose history is due anyway."""

@@ -67,6 +67,8 @@ class CredentialCache:
         """Failed reads of the database in a row."""
         self.last_error: str | None = None
         """Why the last read failed; `None` once it succeeds."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Is called after a change by this hub, on any thread: other hubs should read it."""
         self.tokens = TokenStore(engine, clock)
         self.users = UserStore(engine, clock)
         self._sessions = SessionStore(engine, clock)
@@ -155,6 +157,7 @@ class CredentialCache:
             await loop.run_in_executor(self._password_thread, self._sessions.revoke, session)
             # It may have given the user a new stamp.
             await loop.run_in_executor(self._password_thread, self.refresh)
+            self.on_change()
 
     def redeem_join_token(
         self, join_token: str, node_id: str, name: str, proposal: str | None = None
@@ -172,6 +175,7 @@ class CredentialCache:
             self._never_used.add(issued.id)
             self._node_digests = {**self._node_digests, node_id: digest}
             self.version += 1
+        self.on_change()
         return issued
 
     def issue_token(
@@ -185,6 +189,7 @@ class CredentialCache:
         """Create a token that is valid immediately. Blocking."""
         issued = self.tokens.add(role, note, lifetime_seconds=lifetime_seconds, max_uses=max_uses)
         self._read()
+        self.on_change()
         return issued
 
     def prove_node_credential(self, node_id: str, challenge: bytes) -> bytes:
@@ -199,6 +204,7 @@ class CredentialCache:
         """Revoke a token by its id, or that of a node; whether there was one. Blocking."""
         was_valid = self.tokens.revoke(token_or_node_id)
         self._read()
+        self.on_change()
         return was_valid
 
     def refresh(self) -> None:
@@ -236,6 +242,7 @@ class CredentialCache:
                 self._users = self.users.roles_and_stamps(connection)
                 self._cache_tokens(self.tokens.active_by_digest(connection))
                 self._revoked = self.tokens.revoked_nodes_by_digest(connection)
+                self._sessions.reload(connection)
                 self._revision = revision
                 self.version += 1  # the last: who reads it first finds the new ones
 

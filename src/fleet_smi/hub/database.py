@@ -111,6 +111,15 @@ def schema_version() -> int:
     return 1 + len(MIGRATIONS)
 
 
+def initial_facts() -> list[dict[str, str]]:
+    """The named values of a new database."""
+    return [
+        {"name": "schema", "value": str(schema_version())},
+        {"name": "session_secret", "value": secrets.token_urlsafe(32)},
+        {"name": "credentials_revision", "value": secrets.token_hex(8)},
+    ]
+
+
 def open_database(folder: Path) -> Engine:
     """Open the database of a state folder, created or migrated if needed; raise `StateError`."""
     ensure_private_folder(str(folder))
@@ -240,14 +249,7 @@ def _create(path: Path) -> None:
     try:
         with write_transaction(engine) as connection:
             metadata.create_all(connection)
-            connection.execute(
-                insert(facts),
-                [
-                    {"name": "schema", "value": str(schema_version())},
-                    {"name": "session_secret", "value": secrets.token_urlsafe(32)},
-                    {"name": "credentials_revision", "value": secrets.token_hex(8)},
-                ],
-            )
+            connection.execute(insert(facts), initial_facts())
         # The last connection moves the write-ahead log into the file: only the file is linked.
         engine.dispose()
         # A rename would replace the database of a process that was faster; a link fails.

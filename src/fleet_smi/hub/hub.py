@@ -17,11 +17,13 @@ from fleet_smi.hub.checkpointing import CHECKPOINT_SLOTS, Checkpointer, checkpoi
 from fleet_smi.hub.history.recording.clock_steps import MAX_IGNORED_STEP_SECONDS
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.recording_gate import RecordingGate
 from fleet_smi.hub.refusals import Refusal, RefusalLog
 from fleet_smi.hub.report_delay import ReportDelay
 from fleet_smi.hub.sites.sites_stream import Sites, open_stream
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.time_slots import TimeSlots
+from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.process_limit import limit_processes
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.snapshot_figures import with_figures
@@ -57,9 +59,9 @@ class Hub:
         self.instance_id = secrets.token_hex(8)
         self.receipt_id = self.instance_id
         """In receipts. A new one makes agents resend what is not durable, as after a restart."""
-        self._is_history_full = False
         self.fleet = fleet
         self.history = history
+        self._recording_gate = RecordingGate(history)
         self.sites = sites or Sites(())
         self.shown, self.stream = open_stream(fleet, sites, self.instance_id)
         self.clock = clock
@@ -133,7 +135,7 @@ class Hub:
 
     def _apply(self, snapshot: Snapshot, at: float, via: Via, delivery: Delivery) -> None:
         """Apply a snapshot that was taken at `at`, by the hub's clock."""
-        is_recorded = self.history is None or self._can_record(self.history)
+        is_recorded = self._is_recorded(snapshot.node_id, via)
         figures = delivery.figures
         if figures is not None and snapshot is delivery.result:
             change = self.fleet.figure_reports.apply(
@@ -183,11 +185,15 @@ class Hub:
         """The id of the node that a pushed snapshot was applied to, whatever id it has itself."""
         return self.fleet.identities.node_id_of(snapshot, Via("push", snapshot.node_id))
 
+    def receipt_id_of(self, _node_id: str) -> str:
+        """The id in receipts for the sender of a node's reports."""
+        return self.receipt_id
+
     def receipt(self, snapshot: Snapshot) -> Receipt:
         """The receipt for the sender of this snapshot: up to which report its data is durable."""
         node_id = self.pushed_node_id(snapshot)
         return Receipt(
-            hub=self.receipt_id,
+            hub=self.receipt_id_of(node_id),
             kept=self._checkpointer.durable_sequence(snapshot, node_id),
             interval_seconds=self._interval_seconds,
             recorded=not self.fleet.is_ahead_of_history(node_id),
@@ -226,6 +232,10 @@ class Hub:
         await self._checkpointer.wait_until_durable()
         return exists
 
+    async def node_detail(self, node_id: str) -> NodeView | None:
+        """A node with all its data; `None` when it is unknown."""
+        return self.shown.node(node_id, self.clock())
+
     def polled_nodes(self) -> list[str]:
         """The ids of the nodes that sources poll, in the order of the settings."""
         vias = (Via(each.name, target) for each in self._sources for target in each.targets)
@@ -257,23 +267,9 @@ class Hub:
         """Whether reports of the past can be recorded now; if not, agents should wait."""
         return self.history is None or not self.history.is_behind
 
-    def _can_record(self, history: HistoryRecorder) -> bool:
-        """Whether the history can take a report."""
-        if not self._is_history_full and history.is_full:
-            self._is_history_full = True
-            logger.warning("the history is full: agents buffer what it cannot record")
-        return not self._is_history_full
-
-    def _resume_recording(self, history: HistoryRecorder) -> None:
-        """Request what a full history could not take, once there is room.
-
-        Never while a report is applied: its second half would be recorded without the first.
-        """
-        # Room for more than the next few reports.
-        if self._is_history_full and not history.is_behind:
-            self._is_history_full = False
-            logger.warning("the history is recorded again: agents resend the rest")
-            self.receipt_id = secrets.token_hex(8)
+    def _is_recorded(self, _node_id: str, _via: Via) -> bool:
+        """Whether the next report of a node can be recorded; else it has to be sent again."""
+        return self._recording_gate.is_open()
 
     def _restore(self) -> None:
         self._checkpointer.restore()
@@ -324,8 +320,9 @@ class Hub:
     def _collect_changes(self) -> None:
         now = self._read_clock()
         self.fleet.tick(now, self.report_delay.seconds)
+        if self._recording_gate.reopen():
+            self.receipt_id = secrets.token_hex(8)
         if self.history is not None:
-            self._resume_recording(self.history)
             with self.fleet.faults.guard("history"):
                 self.history.tick(now)
         if changed := self.fleet.take_dirty():

@@ -6,11 +6,11 @@ replaces the queued checkpoint of the same node.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
-from sqlalchemy import Engine, delete, select, text
+from sqlalchemy import Connection, Engine, delete, select, text
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub.database import nodes, read_transaction, write_transaction
@@ -41,8 +41,8 @@ UnreadableCallback = Callable[[str, str, Exception], None]
 """Is called with the id and the name of a node that cannot be decoded, and the error."""
 
 
-def _ignore(_node_id: str, _name: str, _error: Exception) -> None:
-    pass
+def ignore_unreadable(_node_id: str, _name: str, _error: Exception) -> None:
+    """Do nothing about a node that cannot be decoded: it is logged."""
 
 
 class NodeStore(Generic[NodeT]):
@@ -71,7 +71,7 @@ class NodeStore(Generic[NodeT]):
         self._writer = threading.Thread(target=self._write_all, name="node store", daemon=True)
         self._writer.start()
 
-    def load(self, on_unreadable: UnreadableCallback = _ignore) -> list[NodeT]:
+    def load(self, on_unreadable: UnreadableCallback = ignore_unreadable) -> list[NodeT]:
         """Every saved node; one that cannot be decoded is logged and left out."""
         columns = select(nodes.c.node_id, nodes.c.name, nodes.c.remembered)
         with read_transaction(self._engine) as connection:
@@ -159,17 +159,23 @@ class NodeStore(Generic[NodeT]):
     def _write(self, batch: dict[str, NodeT | None]) -> None:
         # Encoded here, in the thread, and not in `save`, which the event loop calls.
         encode = msgspec.msgpack.Encoder().encode
-        rows = [
-            {"node_id": node_id, "name": node.name, "at": node.at, "remembered": encode(node)}
-            for node_id, node in batch.items()
-            if node is not None
-        ]
-        removed = [node_id for node_id, node in batch.items() if node is None]
         with write_transaction(self._engine) as connection:
+            owned = self._owned(connection, batch)
+            rows = [
+                {"node_id": node_id, "name": node.name, "at": node.at, "remembered": encode(node)}
+                for node_id, node in batch.items()
+                if node is not None and node_id in owned
+            ]
+            removed = [node_id for node_id, node in batch.items() if node is None]
+            removed = [node_id for node_id in removed if node_id in owned]
             if rows:
                 connection.execute(_UPSERT, rows)
             for node_id in removed:
                 connection.execute(delete(nodes).where(nodes.c.node_id == node_id))
+
+    def _owned(self, connection: Connection, node_ids: Collection[str]) -> Collection[str]:
+        """The nodes that may be written: all, where no other hub shares the database."""
+        return node_ids
 
     def _record_failure(self, error: StateError) -> None:
         self.consecutive_failures += 1

@@ -14,6 +14,7 @@ _SUMMARIES: dict[ProblemKind, str] = {
     "nodes": "nodes cannot be saved; a restart of the hub would lose what is new",
     "credentials": "tokens and users cannot be read; those read before are used",
     "remote_write": "figures do not reach the long-term store; live data is not affected",
+    "cluster": "a part of the cluster cannot be seen; its nodes are shown as they were",
 }
 _REMEDIES: dict[ProblemKind, str] = {
     "disk": "free some space, or set hub.history_most to less",
@@ -21,6 +22,7 @@ _REMEDIES: dict[ProblemKind, str] = {
     "nodes": "free space on the disk of hub.state if it is full: the hub's log has more",
     "credentials": "check the disk of hub.state: the hub's log has more",
     "remote_write": "check hub.remote_write and its receiver: the hub's log has more",
+    "cluster": "check NATS (hub.cluster), the network between the hubs, and their clocks",
 }
 
 ReadError = Callable[[], str | None]

@@ -14,7 +14,13 @@ from itsdangerous import BadData, URLSafeSerializer
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from fleet_smi.errors import StateError
-from fleet_smi.hub.database import ended_sessions, read_fact, read_transaction, write_transaction
+from fleet_smi.hub.database import (
+    bump_credentials_revision,
+    ended_sessions,
+    read_fact,
+    read_transaction,
+    write_transaction,
+)
 from fleet_smi.hub.users import revoke_sessions
 
 SESSION_LIFETIME_SECONDS = 14 * 86400.0
@@ -74,6 +80,12 @@ class SessionStore:
                 revoke_sessions(connection, session.name)
                 connection.execute(delete(table).where(of_user))
             self._revoked = _read_revoked(connection)
+            # Other hubs of a cluster read the list again.
+            bump_credentials_revision(connection)
+
+    def reload(self, connection: Connection) -> None:
+        """Read the revoked sessions again: another hub may have revoked some."""
+        self._revoked = _read_revoked(connection)
 
 
 def _read_revoked(connection: Connection) -> frozenset[str]:

@@ -137,6 +137,10 @@ class TokenStore:
                 self._spend(connection, join_token)
                 return self._add(connection, "node", name, secret=proposal, node_id=node_id)
         except IntegrityError:
+            # Another hub may have given it this very credential at the same moment.
+            with read_transaction(self._engine) as connection:
+                if proposal is not None and (known := _find_id(connection, node_id, proposal)):
+                    return IssuedToken(known, proposal)
             raise AlreadyJoined(
                 "this node id already has a credential; if this machine is a clone of that node, "
                 f"run on it {JOIN_AS_NEW}; if it is that node, and has lost its credential, run "
@@ -153,7 +157,9 @@ class TokenStore:
 
     def _spend(self, connection: Connection, secret: str) -> None:
         digest = credential_digest(secret)
-        row = connection.execute(select(tokens).where(tokens.c.digest == digest)).first()
+        # Locked where several hubs share the database: none may spend its last use twice.
+        same = select(tokens).where(tokens.c.digest == digest).with_for_update()
+        row = connection.execute(same).first()
         if row is None or row.role != "join" or not compare_digest(row.digest, digest):
             reason: str | None = "is unknown"
         else:

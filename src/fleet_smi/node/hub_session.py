@@ -51,12 +51,18 @@ class HubSession:
         connection: HubConnection,
         credential_file: CredentialFile,
         join_token: str | None = None,
+        *,
+        credential_name: str | None = None,
     ) -> None:
+        """Create it; the hubs of a cluster share a credential, under a name instead of a URL."""
         self._connection = connection
         self._credentials = credential_file
+        self._credential_name = credential_name or connection.url
         self._join_token = join_token
-        connection.token = credential_file.get(connection.url)
+        connection.token = credential_file.get(self._credential_name)
         self._may_be_known = True
+        self.has_untried_hub = False
+        """Whether there is another hub to send to at once, after this one failed."""
 
     def send_report(
         self,
@@ -103,13 +109,17 @@ class HubSession:
                 f"{self._where} gives no receipt ({error}): is it a fleet-smi hub?"
             ) from None
 
+    def reload_credential(self) -> None:
+        """Read the credential again: another session may have joined the same cluster."""
+        self._connection.token = self._credentials.get(self._credential_name)
+
     def close(self) -> None:
         """Close the connection; a request in progress fails."""
         self._connection.close()
 
     def _recognize_hub(self, node_id: str) -> None:
         """Take the credential of another URL if this hub knows it: then it is the same hub."""
-        others = self._credentials.get_others(self._connection.url)
+        others = self._credentials.get_others(self._credential_name)
         if others:
             nonce = os.urandom(32).hex()
             challenge = build_challenge(nonce, self._connection.host)
@@ -133,7 +143,7 @@ class HubSession:
 
     def _store(self, token: str) -> None:
         try:
-            self._credentials.store(self._connection.url, token)
+            self._credentials.store(self._credential_name, token)
         except OSError as error:
             raise self._unwritable(error) from None
         self._connection.token = token
@@ -144,7 +154,7 @@ class HubSession:
     def _join(self, token: str, node: dict[str, str | None]) -> None:
         try:
             # Before: a disk that is full must not cost the node its credential.
-            proposal = self._credentials.propose(self._connection.url)
+            proposal = self._credentials.propose(self._credential_name)
         except OSError as error:
             raise self._unwritable(error) from None
         self._connection.token = token
@@ -155,7 +165,7 @@ class HubSession:
         finally:
             # The join token is good for joining only. Where that failed, there is no credential,
             # and the next report joins again.
-            self._connection.token = self._credentials.get(self._connection.url)
+            self._connection.token = self._credentials.get(self._credential_name)
 
     def _request_credential(self, node: dict[str, str | None], proposal: str) -> str:
         body, proposed = msgspec.json.encode(node), {PROPOSAL_HEADER: proposal}
@@ -211,7 +221,7 @@ class HubSession:
 
     @property
     def _remedy(self) -> str:
-        if self._credentials.get(self._connection.url) is not None:
+        if self._credentials.get(self._credential_name) is not None:
             return f"to join again, remove {self._credentials.path} and use a new join line"
         return "`fleet-smi hub join-command` on the hub prints the line to start this agent with"
 

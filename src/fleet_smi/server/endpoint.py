@@ -136,9 +136,9 @@ class RequestContext:
         """A node as the client may see it."""
         return mask_commands(self.hub.fleet.views.build(parts), self.command_visibility)
 
-    def node_view(self, node_id: str) -> NodeView | None:
+    async def node_view(self, node_id: str) -> NodeView | None:
         """One node as the client may see it; `None` if there is none of that id."""
-        view = self.hub.shown.node(node_id, self.hub.clock())
+        view = await self.hub.node_detail(node_id)
         return None if view is None else mask_commands(view, self.command_visibility)
 
 

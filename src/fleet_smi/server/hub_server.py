@@ -1,6 +1,7 @@
 """The hub as a server: wires state, sources, access rules, history and sockets together."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -13,32 +14,32 @@ from urllib.parse import urlsplit
 
 from fleet_smi.config.ip_addresses import WILDCARDS, is_loopback
 from fleet_smi.config.settings import HubSettings
-from fleet_smi.config.value_types import OFF
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.fleet.delivery import Source
-from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.fleet.fleet import NodeCheckpoint
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.hub import state_folder
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
-from fleet_smi.hub.elapsed_clock import elapsed_seconds
-from fleet_smi.hub.history.archive import Archive
-from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.storage import store
-from fleet_smi.hub.history.storage.retention import RetentionPolicy
-from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
-from fleet_smi.hub.problems import ProblemReport
+from fleet_smi.hub.problems import ProblemReport, ReadError
 from fleet_smi.hub.sites.follower import SiteFollower
 from fleet_smi.hub.sites.site_settings import read_sites
 from fleet_smi.hub.sites.sites import Sites
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.push import PushSource
+from fleet_smi.model.hub_problems import ProblemKind
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.paths import ensure_private_folder
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import AccessControl, bind_warning
 from fleet_smi.server.certificate_reload import LiveCertificate, TlsFiles
+from fleet_smi.server.hub_parts import (
+    build_cluster_hub,
+    build_hub,
+    build_remote_writer,
+    open_cluster,
+)
 from fleet_smi.server.listeners import Listener, build_listeners
 from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
@@ -48,7 +49,7 @@ from fleet_smi.server.tls import hub_certificate
 from fleet_smi.server.uvicorn_server import bind_sockets, serve
 
 if TYPE_CHECKING:
-    from fleet_smi.hub.remote_write.writer import RemoteWriter
+    from fleet_smi.hub.cluster.link import ClusterLink
 
 logger = logging.getLogger(__name__)
 _CREDENTIAL_REFRESH_SECONDS = 1.0
@@ -73,7 +74,8 @@ class HubServer:
         with ExitStack() as stack:
             # The lock first: a second hub must not touch anything in the folder.
             stack.callback(os.close, state_folder.lock_folder(self.state_folder))
-            self._engine = open_database(self.state_folder)
+            cluster = open_cluster(settings, self.state_folder)
+            self._engine = open_database(self.state_folder) if cluster is None else cluster.engine
             stack.callback(self._engine.dispose)
             # Before these files exist, so that they are removed if a step below fails.
             stack.callback(state_folder.remove_runtime_files, self.state_folder)
@@ -85,24 +87,21 @@ class HubServer:
             # One of our own stays: nodes trust its fingerprint.
             self._renewed = self.tls if self.fingerprint is None else None
             self.warning = self._bind_warning(settings)
-            node_store = NodeStore(self._engine, NodeCheckpoint)
-            stack.callback(node_store.close)
             self._push = PushSource()
             identities = NodeIdentities(
                 settings.trusted_transports, self.credentials.has_node_credential
             )
-            fleet = FleetState(thresholds, identities, settings.nodes_most)
-            self.archive = _archive(settings, self.state_folder, fleet)
-            if self.archive is not None:
-                stack.callback(self.archive.close)
-            history = None if self.archive is None else self.archive.recorder
             self._site_list = read_sites(settings)
             followed = Sites(self._site_list, settings.nodes_most) if self._site_list else None
-            self.hub = _hub(settings, [self._push, *sources], node_store, fleet, history, followed)
-            self.remote_writer = _remote_writer(settings, self.hub, self.state_folder)
-            if self.remote_writer is not None:
-                stack.callback(self.remote_writer.close)
-            self.problems = self._problem_report(node_store)
+            rest = [self._push, *sources], thresholds, identities, followed
+            if cluster is None:
+                node_store = NodeStore(self._engine, NodeCheckpoint)
+                parts = build_hub(stack, settings, self.state_folder, node_store, *rest)
+            else:
+                parts = build_cluster_hub(stack, settings, cluster, *rest)
+            self.hub, self.archive, self._link = parts.hub, parts.archive, parts.link
+            self.remote_writer = build_remote_writer(stack, settings, self.hub, self.state_folder)
+            self.problems = self._problem_report(parts.node_store)
             self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
             for bound in self._sockets:
                 stack.callback(bound.close)
@@ -116,6 +115,8 @@ class HubServer:
 
     async def run(self) -> None:
         """Receive reports and answer requests until cancelled."""
+        if self._link is not None:
+            self._exchange_credentials(self._link)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.hub.run())
             group.create_task(
@@ -167,17 +168,15 @@ class HubServer:
         )
 
     def _problem_report(self, node_store: NodeStore[NodeCheckpoint]) -> ProblemReport:
-        archive, remote_writer = self.archive, self.remote_writer
-        return ProblemReport(
-            self.state_folder,
-            {
-                "history": lambda: None if archive is None else archive.write_error,
-                "nodes": lambda: node_store.last_error,
-                "credentials": lambda: self.credentials.last_error,
-                "remote_write": lambda: None if remote_writer is None else remote_writer.error,
-            },
-            self.hub.clock,
-        )
+        archive, remote_writer, link = self.archive, self.remote_writer, self._link
+        errors: dict[ProblemKind, ReadError] = {
+            "history": lambda: None if archive is None else archive.write_error,
+            "nodes": lambda: node_store.last_error,
+            "credentials": lambda: self.credentials.last_error,
+            "remote_write": lambda: None if remote_writer is None else remote_writer.error,
+            "cluster": lambda: None if link is None else link.problem,
+        }
+        return ProblemReport(self.state_folder, errors, self.hub.clock)
 
     def _bind_warning(self, settings: HubSettings) -> str | None:
         return bind_warning(
@@ -235,6 +234,21 @@ class HubServer:
         scheme = "http" if self.tls is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
+    def _exchange_credentials(self, link: "ClusterLink") -> None:
+        """Tell other hubs of changes to tokens and users, and read theirs at once."""
+        loop = asyncio.get_running_loop()
+
+        def changed() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                loop.call_soon_threadsafe(link.send_credentials_changed)
+
+        self.credentials.on_change = changed
+
+        def refresh() -> None:
+            loop.run_in_executor(None, self.credentials.refresh)
+
+        link.on_credentials = refresh
+
     async def _refresh_credentials(self) -> None:
         """Reload tokens and users: commands change the database of a running hub directly."""
         async for _ in ticks(_CREDENTIAL_REFRESH_SECONDS):
@@ -255,54 +269,6 @@ async def _run_listener(name: str, listener: Listener) -> None:
         except Exception:
             logger.exception("listener=%s has a bug", name)
         await asyncio.sleep(_RESTART_SECONDS)
-
-
-def _hub(
-    settings: HubSettings,
-    sources: Sequence[Source],
-    node_store: NodeStore[NodeCheckpoint],
-    fleet: FleetState,
-    history: HistoryRecorder | None,
-    sites: Sites | None,
-) -> Hub:
-    return Hub(
-        fleet,
-        sources,
-        node_store,
-        history=history,
-        sites=sites,
-        interval_seconds=settings.interval,
-        publish_seconds=settings.stream_interval,
-        checkpoint_seconds=settings.remember_interval,
-        elapsed_clock=elapsed_seconds,
-    )
-
-
-def _remote_writer(settings: HubSettings, hub: Hub, folder: Path) -> "RemoteWriter | None":
-    """The sender to a long-term store of series, `None` if there is none."""
-    if settings.remote_write is None:
-        return None
-    # Here, because only some hubs need its libraries.
-    from fleet_smi.hub.remote_write.writer import RemoteWriter
-
-    return RemoteWriter(hub, settings, settings.remote_write, folder)
-
-
-def _archive(settings: HubSettings, folder: Path, fleet: FleetState) -> Archive | None:
-    """The history database with its retention, `None` if history is off."""
-    if settings.history == OFF:
-        return None
-    retention = RetentionPolicy(
-        series_seconds={
-            10: settings.history_keep_10s,
-            60: settings.history_keep_1m,
-            900: settings.history_keep_15m,
-            10800: settings.history_keep_ledger,  # the coarsest lasts as long as the ledger
-        },
-        ledger_seconds=settings.history_keep_ledger,
-        max_bytes=settings.history_most,
-    )
-    return Archive(settings.history or folder / store.HISTORY_FILE, retention, fleet)
 
 
 def _certificate(

@@ -1,5 +1,6 @@
 """Checks of a decoded report: whether its sender may send it, and whether the hub can take it."""
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -57,12 +58,13 @@ class ReportChecks:
         return BEHIND if is_backlog and not self._hub.accepts_backlog else report
 
     def _merged(self, compact: CompactReport, identity: Identity) -> FigureReport | HttpError:
-        if compact.hub != self._hub.receipt_id:
-            return OUT_OF_ORDER
-        try:
-            return merge_report(compact, identity, self._hub.fleet, self._credentials)
-        except NeedsFullReport:
-            return NEED_FULL
+        node_id = identity.node_id or ""
+        report: FigureReport | HttpError = NEED_FULL
+        with suppress(NeedsFullReport):
+            report = merge_report(compact, identity, self._hub.fleet, self._credentials)
+            node_id = self._hub.pushed_node_id(report.base)
+        # Whether or not it has the base: a hub that continues from older data needs all since.
+        return report if compact.hub == self._hub.receipt_id_of(node_id) else OUT_OF_ORDER
 
     def _authorized(self, decoded: Report, sender: ReportSender) -> Report | HttpError:
         # Only now is it known which node the report claims to be from; the decoder has checked
@@ -72,7 +74,10 @@ class ReportChecks:
         report = decoded if is_own else self._as_own(decoded, sender)
         if isinstance(report, HttpError):
             return report
-        return report if report.hub in (None, self._hub.receipt_id) else OUT_OF_ORDER
+        if report.hub is None:
+            return report
+        node_id = self._hub.pushed_node_id(report.snapshots[-1])
+        return report if report.hub == self._hub.receipt_id_of(node_id) else OUT_OF_ORDER
 
     def _as_own(self, report: Report, sender: ReportSender) -> Report | HttpError:
         """Return a report that has another id than its sender, or the error if it may not."""

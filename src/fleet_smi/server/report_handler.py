@@ -237,13 +237,14 @@ class ReportHandler:
                 return TOO_LARGE  # none has this many bytes
             if isinstance(report, HttpError):
                 return report
-            receipt_id = self._hub.receipt_id
+            node_id = self._hub.pushed_node_id(report.snapshots[-1])
+            receipt_id = self._hub.receipt_id_of(node_id)
             for first in range(0, len(report.snapshots), _SNAPSHOTS_PER_STEP):
                 await asyncio.sleep(0)
                 if not self._push.is_running:
                     return STARTING
                 # The history was full, and is not any more: the first half was not recorded.
-                if self._hub.receipt_id != receipt_id:
+                if self._hub.receipt_id_of(node_id) != receipt_id:
                     return OUT_OF_ORDER
                 started = time.thread_time()
                 some = report.snapshots[first : first + _SNAPSHOTS_PER_STEP]

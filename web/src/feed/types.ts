@@ -161,7 +161,7 @@ export interface Host {
 }
 
 export interface HubProblem {
-  kind: "credentials" | "disk" | "history" | "nodes" | "remote_write";
+  kind: "cluster" | "credentials" | "disk" | "history" | "nodes" | "remote_write";
   message: string;
   detail: string;
   remedy: string;

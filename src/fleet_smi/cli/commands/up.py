@@ -46,11 +46,10 @@ def run(args: argparse.Namespace) -> int:
 def _create_first_access(settings: "Settings") -> None:
     """Create and print a login and a token if the hub is for others and nobody has access yet."""
     from contextlib import ExitStack
-    from pathlib import Path
 
     from fleet_smi.config.ip_addresses import is_loopback
+    from fleet_smi.hub.cluster.state_database import open_state
     from fleet_smi.hub.credentials import CredentialCache
-    from fleet_smi.hub.database import open_database
     from fleet_smi.server.uvicorn_server import bind_sockets
 
     if is_loopback(settings.hub.listen.host) or settings.hub.insecure_open:
@@ -59,7 +58,7 @@ def _create_first_access(settings: "Settings") -> None:
         # Fail now if the address is taken: the token is printed only once.
         for bound in bind_sockets(*settings.hub.listen):
             bound.close()
-        engine = open_database(Path(settings.hub.state))
+        engine = open_state(settings.hub)
         stack.callback(engine.dispose)
         credentials = CredentialCache(engine)
         stack.callback(credentials.close)

@@ -1,11 +1,13 @@
 """The history of one hub, wired together: store, writer, recorder and queries."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
+from fleet_smi.hub.history.storage.shared_writes import WriteFence
 from fleet_smi.hub.history.storage.store import open_history
 from fleet_smi.hub.history.storage.writer import HistoryWriter
 
@@ -16,10 +18,18 @@ class Archive:
     Close the `recorder` before the archive: it queues the checkpoints, which are then written.
     """
 
-    def __init__(self, location: str | Path, retention: RetentionPolicy, fleet: FleetState) -> None:
-        self._store = open_history(location)
-        self._writer = HistoryWriter(self._store, retention)
-        self.recorder = HistoryRecorder(fleet, self._writer)
+    def __init__(
+        self,
+        location: str | Path,
+        retention: RetentionPolicy,
+        fleet: FleetState,
+        *,
+        fence: WriteFence | None = None,
+        create_recorder: Callable[[FleetState, HistoryWriter], HistoryRecorder] = HistoryRecorder,
+    ) -> None:
+        self._store = open_history(location, fence=fence)
+        self._writer = HistoryWriter(self._store, retention, fence=fence)
+        self.recorder = create_recorder(fleet, self._writer)
         self.queries = HistoryService(self.recorder, self._store, self._writer, retention)
 
     @property

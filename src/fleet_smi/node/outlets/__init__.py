@@ -44,8 +44,8 @@ OUTLETS: tuple[OutletEntry, ...] = (
         "push",
         "fleet_smi.node.outlets.push",
         "to",
-        "URL",
-        "send to this hub; samples are buffered while it is unreachable",
+        "URL,…",
+        "send to this hub, or to one of these; samples are buffered while none is reachable",
     ),
     OutletEntry(
         "serve",

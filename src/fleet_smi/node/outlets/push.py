@@ -21,6 +21,7 @@ from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.buffered_sample import BufferedSample
 from fleet_smi.node.compact_base import CompactBase
 from fleet_smi.node.credential_file import CredentialFile
+from fleet_smi.node.failover_session import FailoverSession
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.node.retry import backoff_seconds
@@ -41,7 +42,7 @@ class PushOutlet:
 
     name = "push"
 
-    def __init__(self, session: HubSession, buffer: ReportBuffer) -> None:
+    def __init__(self, session: HubSession | FailoverSession, buffer: ReportBuffer) -> None:
         self.requested_interval_seconds: float | None = None
         self._session = session
         self._buffer = buffer
@@ -102,7 +103,8 @@ class PushOutlet:
             except DeliveryError as error:
                 failures += 1
                 self._failures.record_failure(error)
-                self._closing.wait(backoff_seconds(error, failures))
+                if not self._session.has_untried_hub:
+                    self._closing.wait(backoff_seconds(error, failures))
             else:
                 failures = 0
                 self._wait_for_more(sent)
@@ -237,12 +239,17 @@ class PushOutlet:
 
 
 def create_outlet(hub: str, options: OutletOptions) -> PushOutlet:
-    """Make the outlet of `--to`: its credential and its spool are in the agent's state folder."""
+    """Make the outlet of `--to`, which has one URL or several separated by commas.
+
+    Its credential and its spool are in the agent's state folder.
+    """
     settings = options.settings
     ensure_private_folder(settings.state, UsageError)
-    session = HubSession(
-        HubConnection(hub, fingerprint=settings.fingerprint),
-        CredentialFile(settings.state),
-        settings.read_join_token(),
-    )
+    credentials, join_token = CredentialFile(settings.state), settings.read_join_token()
+    session: HubSession | FailoverSession
+    if "," in hub:
+        session = FailoverSession.connect(hub, credentials, join_token, settings.fingerprint)
+    else:
+        connection = HubConnection(hub, fingerprint=settings.fingerprint)
+        session = HubSession(connection, credentials, join_token)
     return PushOutlet(session, ReportBuffer(Spool(f"{settings.state}/spool", settings.spool)))

@@ -61,7 +61,7 @@ async def join(context: RequestContext) -> Response:
 
 def _refusal_message(context: RequestContext, error: Refused, node_id: str) -> str:
     """The message of a refusal; it never advises a clone to revoke a healthy node."""
-    node = context.node_view(node_id)
+    node = context.hub.fleet.node(node_id, context.hub.clock())
     if not isinstance(error, AlreadyJoined) or node is None or node.silent:
         return error.message
     return (

@@ -99,7 +99,7 @@ async def remove_node(context: RequestContext) -> Response:
     """Remove a node, its data and its credential."""
     node_id = context.path_params["node_id"]
     require_own_node(context, node_id)
-    if context.node_view(node_id) is None:
+    if await context.node_view(node_id) is None:
         raise _unknown(context)
     # The credential first: a report that arrives in between would bring the node back.
     await asyncio.to_thread(context.services.credentials.revoke_token, node_id)
@@ -109,7 +109,7 @@ async def remove_node(context: RequestContext) -> Response:
 
 async def _view(context: RequestContext, node_id: str, at: str | UnsetType) -> NodeView | None:
     if at is UNSET:
-        return context.node_view(node_id)
+        return await context.node_view(node_id)
     nodes = (await fleet_at(context, at)).nodes
     return next((node for node in nodes if node.node_id == node_id), None)
 

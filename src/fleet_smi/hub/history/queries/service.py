@@ -27,7 +27,7 @@ from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import StripRuns, build_strips
 from fleet_smi.hub.history.queries.totals import GroupBy
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.recording.rows import NodeRow, WriteBatch
+from fleet_smi.hub.history.recording.rows import NodeRow, OpenIntervals, WriteBatch
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import HistoryStore
@@ -56,6 +56,7 @@ _MAX_AGE_SECONDS = 5.0
 """The maximum age of the sums of the current hour, and of cached open intervals."""
 _MIN_BACKFILL_SECONDS = 1800.0
 """Less than this may be missing from a ribbon: a restarted hub skips some minutes."""
+ReadIntervals = Callable[[Sequence[str] | None], Awaitable[OpenIntervals]]
 _T = TypeVar("_T")
 _Args = ParamSpec("_Args")
 
@@ -85,6 +86,8 @@ class HistoryService:
         self._oldest = inf
         self._open_lock = asyncio.Lock()
         self._open_cache, self._open_valid_until = WriteBatch(), 0.0
+        self.read_remote_intervals: ReadIntervals | None = None
+        """Reads what other hubs of a cluster hold open of nodes, or of all."""
         self.yield_to_reports: Callable[[], Awaitable[None]] = _yield_to_event_loop
         """Is awaited between parts of work on the event loop; set by the server."""
 
@@ -211,7 +214,7 @@ class HistoryService:
         async with self._open_lock:  # concurrent callers wait for one collection
             if time.monotonic() >= self._open_valid_until:
                 ids, began = [node.node_id for node in await self.nodes()], time.thread_time()
-                self._open_cache = await self._collect_open(ids)
+                self._open_cache = await self._collect_open(ids, None)
                 valid_seconds = _CACHE_COST_FACTOR * (time.thread_time() - began)
                 self._open_valid_until = time.monotonic() + min(valid_seconds, _MAX_AGE_SECONDS)
             return self._open_cache
@@ -224,7 +227,7 @@ class HistoryService:
         if len(ids) > _MAX_UNCACHED_NODES:
             open_batch = await self._all_open()
         else:
-            open_batch = await self._collect_open(list(ids))
+            open_batch = await self._collect_open(list(ids), list(ids))
         return merge_batches(self._unwritten(), open_batch)
 
     def _unwritten(self) -> list[WriteBatch]:
@@ -235,9 +238,19 @@ class HistoryService:
         """
         return [*self._writer.pending_batches(), self._recorder.pending_batch()]
 
-    async def _collect_open(self, ids: Sequence[str]) -> WriteBatch:
-        """Collect the open intervals of nodes; other tasks run in between."""
+    async def _collect_open(
+        self, ids: Sequence[str], remote_ids: Sequence[str] | None
+    ) -> WriteBatch:
+        """Collect the open intervals of nodes; other tasks run in between.
+
+        `remote_ids` are those to ask other hubs for, `None` for all.
+        """
         collected = WriteBatch()
+        if self.read_remote_intervals is not None:
+            remote = await self.read_remote_intervals(remote_ids)
+            collected.periods += remote.periods
+            collected.occupancies += remote.occupancies
+            collected.presence += remote.presence
         for first in range(0, len(ids), _NODES_PER_STEP):
             batch = self._recorder.open_batch(ids[first : first + _NODES_PER_STEP])
             collected.periods += batch.periods

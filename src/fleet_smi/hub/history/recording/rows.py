@@ -48,6 +48,14 @@ class Checkpoint(Struct, frozen=True, kw_only=True, gc=False):
     data: bytes
 
 
+class OpenIntervals(Struct, frozen=True):
+    """Intervals that have not ended, or are not written yet."""
+
+    periods: list[tuple[GpuKey, Period]]
+    occupancies: list[tuple[GpuKey, Occupancy]]
+    presence: list[Presence]
+
+
 class RejectedRow(NamedTuple):
     """A row that the database rejects: the list that it is from, and its node if it has one."""
 

@@ -27,6 +27,11 @@ from sqlalchemy.exc import (
 from fleet_smi.errors import StateError, UsageError
 from fleet_smi.hub.database import CORRUPTION_CODES, sqlite_engine
 from fleet_smi.hub.history.storage import schema
+from fleet_smi.hub.history.storage.database_files import (
+    create_private_file,
+    is_emptied,
+    set_aside,
+)
 from fleet_smi.hub.history.storage.lock import DatabaseLocked, lock_file, require_advisory_lock
 from fleet_smi.hub.history.storage.migrations import IncompatibleDatabase, migrate
 from fleet_smi.hub.history.storage.partitions import (
@@ -37,7 +42,7 @@ from fleet_smi.hub.history.storage.partitions import (
     read_first_starts,
     read_partitions,
 )
-from fleet_smi.paths import ensure_private_folder
+from fleet_smi.hub.history.storage.shared_writes import WriteFence
 
 logger = logging.getLogger(__name__)
 HISTORY_FILE = "history.db"
@@ -76,7 +81,7 @@ _POSTGRESQL_SERIES_SIZE = (
 class HistoryStore:
     """The database at one location; usable once `prepare` has succeeded."""
 
-    def __init__(self, location: Path | URL) -> None:
+    def __init__(self, location: Path | URL, fence: WriteFence | None = None) -> None:
         self.kind: Literal["sqlite", "postgresql"]
         self.kind = "sqlite" if isinstance(location, Path) else "postgresql"
         self.name = str(location) if isinstance(location, Path) else location.render_as_string()
@@ -84,10 +89,11 @@ class HistoryStore:
         self.damage_message: str | None = None
         """Set when a damaged file was moved away: what happened, for logs and gaps."""
         self._location = location
+        self._fence = fence
         self._prepare_lock = threading.Lock()
         self._prepared = False
         self._damaged = False
-        self._was_emptied = isinstance(location, Path) and _is_emptied(location)
+        self._was_emptied = isinstance(location, Path) and is_emptied(location)
         self._not_ready_message = f"{self.name} is not open yet"
         self._lock_descriptor: int | None = None
         # As of the last change. Another hub may change them too: a row without its partition goes
@@ -211,6 +217,8 @@ class HistoryStore:
         engine = self._writing_engine if writes else self.engine
         try:
             with engine.execution_options(writes=writes).begin() as connection:
+                if writes and self._fence is not None:
+                    self._fence.lock_writes(connection)
                 yield connection
         except (DataError, IntegrityError):
             raise  # the fault of the data, not of the database: retrying would not help
@@ -234,7 +242,7 @@ class HistoryStore:
         if isinstance(self._location, Path):
             return self.engine
         engine = self._make_server_engine(self._location, pool_size=1, max_overflow=0)
-        require_advisory_lock(engine, self.name)
+        require_advisory_lock(engine, self.name, is_shared=self._fence is not None)
         return engine
 
     def _make_server_engine(self, url: URL, **pool: int) -> Engine:
@@ -253,7 +261,7 @@ class HistoryStore:
 
     def _migrate(self) -> None:
         if isinstance(self._location, Path):
-            _create_private_file(self._location)
+            create_private_file(self._location)
             if self._lock_descriptor is None:  # else an earlier attempt took it
                 self._lock_descriptor = lock_file(self._location)
         with self._transaction(writes=True) as connection:
@@ -267,19 +275,21 @@ class HistoryStore:
     def _replace_damaged(self) -> None:
         """Set a damaged file aside; the next `_migrate` creates an empty one."""
         self.engine.dispose()
-        self.damage_message = _set_aside(Path(self.name))
+        self.damage_message = set_aside(Path(self.name))
         logger.error("%s; starting with an empty history", self.damage_message)
         self.engine = self._writing_engine = self._make_engine()
         self._prepared = self._damaged = False
 
 
-def open_history(location: str | Path, *, lock_timeout_seconds: float = 5.0) -> HistoryStore:
+def open_history(
+    location: str | Path, *, lock_timeout_seconds: float = 5.0, fence: WriteFence | None = None
+) -> HistoryStore:
     """Open the history in this file or at this URL; raise `StateError` where it is not ours.
 
     A database that is not available now is opened by a later write. The lock of a hub that was
     just killed may be held a little longer: wait for it up to the timeout.
     """
-    store = HistoryStore(_parse_location(location))
+    store = HistoryStore(_parse_location(location), fence)
     try:
         _prepare(store, time.monotonic() + lock_timeout_seconds)
     except IncompatibleDatabase:
@@ -309,37 +319,6 @@ def _parse_location(location: str | Path) -> Path | URL:
         return make_url(location).set(drivername="postgresql+psycopg")
     except ArgumentError:
         raise UsageError(f"{location!r} is neither a path nor the URL of a database") from None
-
-
-def _create_private_file(path: Path) -> None:
-    ensure_private_folder(str(path.parent))
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        path.chmod(0o600)
-    except OSError as error:
-        raise StateError(f"{path} cannot be opened: {error.strerror}") from None
-
-
-def _is_emptied(path: Path) -> bool:
-    """Whether a file without content is there: a hub never leaves one behind."""
-    try:
-        return path.stat().st_size == 0 and not path.with_name(f"{path.name}-wal").exists()
-    except OSError:
-        return False
-
-
-def _set_aside(path: Path) -> str:
-    """Rename a damaged file and its journal; return what was done as a message."""
-    new_name = f"{path.name}.damaged-{time.strftime('%Y-%m-%dT%H%M%S')}"
-    try:
-        # The journal first: one that is left behind would be applied to the new file.
-        for suffix in ("-wal", "-shm", ""):
-            file = path.with_name(f"{path.name}{suffix}")
-            if file.exists():
-                file.rename(path.with_name(f"{new_name}{suffix}"))
-    except OSError as error:
-        raise StateError(f"{path} is damaged and cannot be renamed: {error.strerror}") from None
-    return f"{path.name} was damaged and is set aside as {new_name}"
 
 
 def _first_line(error: BaseException | None) -> str:

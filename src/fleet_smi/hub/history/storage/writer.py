@@ -8,7 +8,7 @@ that the database rejects is left out; that is logged, and shown as a gap and at
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from math import inf
@@ -31,6 +31,7 @@ from fleet_smi.hub.history.storage.retention import RetentionPolicy, prune_steps
 from fleet_smi.hub.history.storage.retention_time import RetentionTime
 from fleet_smi.hub.history.storage.row_isolation import write_isolated
 from fleet_smi.hub.history.storage.series_reader import read_unfinished_rows
+from fleet_smi.hub.history.storage.shared_writes import WriteFence
 from fleet_smi.hub.history.storage.store import HistoryStore
 from fleet_smi.hub.history.storage.unreferenced import prune_unreferenced
 from fleet_smi.model.history import Gap
@@ -58,6 +59,7 @@ class HistoryWriter:
         retry_seconds: float = 1.0,
         prune_interval_seconds: float = 60.0,
         max_queued_bytes: int = 64 * MIB,
+        fence: WriteFence | None = None,
     ) -> None:
         self.last_written = 0
         """The number of the last written batch, with all before it.
@@ -82,7 +84,9 @@ class HistoryWriter:
         self._rejected: list[RejectedRow] = []
         self._ids = IdCache()
         self._recorded_damage: str | None = None
-        self._restored = False
+        self._fence = fence
+        # In a cluster, what is open belongs to other hubs or is claimed from them.
+        self._restored = fence is not None
         self._prune: Iterator[None] | None = None
         self._prune_due = 0.0
         self._retention_time, self._expiry_now = RetentionTime(), inf
@@ -150,7 +154,13 @@ class HistoryWriter:
         with self._store.read_transaction() as connection:
             checkpoints = _read_checkpoints(connection)
         self._restored = True
-        return checkpoints
+        owned = None if self._fence is None else self._fence.owned()
+        return [each for each in checkpoints if owned is None or each.node_id in owned]
+
+    def checkpoints_of(self, node_ids: Collection[str]) -> list[Checkpoint]:
+        """Read the checkpoints of these nodes, which another hub has written."""
+        with self._store.read_transaction() as connection:
+            return _read_checkpoints(connection, node_ids)
 
     def unfinished_rows(self, since: Mapping[str, float]) -> list[SeriesRow]:
         """Read the rows of which coarser rows, unfinished at a time per node, are to be made."""
@@ -225,8 +235,11 @@ class HistoryWriter:
                     _read_checkpoints(connection), partial(read_unfinished_rows, connection)
                 )
                 rejected += self._write_batch(connection, closed)
-            for queued in taken:
-                rejected += self._write_batch(connection, queued.batch)
+            batches = [queued.batch for queued in taken]
+            if self._fence is not None:
+                batches = self._fence.admit(connection, batches)
+            for batch in batches:
+                rejected += self._write_batch(connection, batch)
             if rejected:
                 write_gap(connection, _rejection_gap(rejected, taken))
         self._restored = True
@@ -264,6 +277,9 @@ class HistoryWriter:
 
     def _prune_step(self, _: list[QueuedBatch]) -> None:
         """Delete some expired rows; batches that arrive meanwhile are written in between."""
+        if self._fence is not None and not self._fence.is_leader():
+            self._end_prune()
+            return
         if self._prune is None:
             self._prune_due = 0.0
             with self._store.write_transaction() as connection:
@@ -273,8 +289,9 @@ class HistoryWriter:
             self._prune = prune_steps(
                 self._store, self._retention, self._expiry_now, self._ledger_shares
             )
-            # By then every node that is still there has reported its GPUs.
-            if time.monotonic() - self._started_at > _UNREFERENCED_AFTER_SECONDS:
+            # By then every node has reported its GPUs. Other hubs have the keys of rows cached.
+            is_late = time.monotonic() - self._started_at > _UNREFERENCED_AFTER_SECONDS
+            if is_late and self._fence is None:
                 self._prune = chain(self._prune, prune_unreferenced(self._store, self._ids))
         if next(self._prune, _FINISHED) is _FINISHED:
             self._end_prune()
@@ -322,7 +339,11 @@ def _rejection_gap(rejected: list[RejectedRow], taken: list[QueuedBatch]) -> Gap
     return Gap(start=taken[0].since, end=taken[-1].at, why=why)
 
 
-def _read_checkpoints(connection: Connection) -> list[Checkpoint]:
+def _read_checkpoints(
+    connection: Connection, node_ids: Collection[str] | None = None
+) -> list[Checkpoint]:
     checkpoints, nodes = schema.checkpoints.c, schema.nodes.c
     rows = select(nodes.node_id, checkpoints.data).where(nodes.key == checkpoints.node)
+    if node_ids is not None:
+        rows = rows.where(nodes.node_id.in_(node_ids))
     return [Checkpoint(node_id=node_id, data=data) for node_id, data in connection.execute(rows)]

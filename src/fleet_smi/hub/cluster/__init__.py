@@ -1,0 +1,1 @@
+"""Many hubs as one fleet: shared state in PostgreSQL, live changes over NATS."""
