@@ -12,7 +12,7 @@ MAX_NODES = 20_000
 _MAX_MACHINES = 1_000
 # Clones join with credentials of their own: a few have one that was copied with the machine.
 _MAX_MACHINES_PER_CREDENTIAL = 16
-# Of one polled target: a machine that is installed anew has another id, each time.
+# Of one polled target: a machine has another id each time it is reinstalled.
 _MAX_IDS_PER_TARGET = 16
 
 

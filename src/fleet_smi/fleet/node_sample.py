@@ -21,7 +21,7 @@ _MEMORY, _CONDITION = PROCESS_FIELDS.index("gpu_memory_bytes"), PROCESS_FIELDS.i
 
 
 class NodeSample:
-    """What the latest report of a node says.
+    """The content of the latest report of a node.
 
     `base` is a snapshot that has all of it but its figures, which may be older. The snapshot with
     the latest figures is made when it is needed: most reports differ in figures alone, and nobody

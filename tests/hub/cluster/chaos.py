@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from fleet_smi.hub.cluster.state_database import open_shared_state
 from tests.hub.cluster.hub_processes import HubProcess, add_join_token
 from tests.hub.cluster.ledger_check import wait_for_ledger
 from tests.hub.cluster.simulated_nodes import ReportedNode
+from tests.machines import wait_until
 from tests.nats import Nats
 from tests.network_namespaces import NetworkHost, network
 from tests.postgres import Postgres, postgres_server
@@ -110,14 +112,19 @@ class Chaos:
         cause()
         began, worst = time.monotonic(), 0
         problems = () if killed is None else ("cluster",)
+
+        def is_healed(hub: HubProcess) -> bool:
+            nonlocal worst
+            if (summary := hub.summary()) is not None:
+                worst = max(worst, self._nodes - summary.nodes_reporting)
+            has_all_nodes = hub.sees(self._nodes, problems)
+            return has_all_nodes and not (killed and self._count_owned(killed))
+
         for hub in [hub for hub in self._hubs if hub is not killed]:
-            while not hub.sees(self._nodes, problems) or (killed and self._count_owned(killed)):
-                summary = hub.summary()
-                worst = max(worst, 0 if summary is None else self._nodes - summary.nodes_reporting)
-                if time.monotonic() - began > _TIMEOUT_SECONDS:
-                    print(f"{name}: {hub.name} did not heal: {summary} {hub.problems()}")
-                    break
-                time.sleep(0.1)
+            try:
+                wait_until(partial(is_healed, hub), _TIMEOUT_SECONDS)
+            except AssertionError:
+                print(f"{name}: {hub.name} did not heal: {hub.summary()} {hub.problems()}")
         seconds = time.monotonic() - began
         print(f"{name}: healed in {seconds:.1f} s, most silent nodes {worst}", flush=True)
 

@@ -90,7 +90,7 @@ class ClusterFleet(FleetState):
             self._mark_remote_dirty(node_id)
 
     def remove(self, node_id: str) -> bool:
-        """Remove a node, whoever shows it."""
+        """Remove a node, of this hub or of another."""
         had_remote = self._remote.pop(node_id, None) is not None
         return super().remove(node_id) or had_remote
 

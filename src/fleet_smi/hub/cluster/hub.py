@@ -125,7 +125,7 @@ class ClusterHub(Hub):
         return existed
 
     async def open_intervals(self, node_ids: Sequence[str] | None) -> OpenIntervals:
-        """What other hubs hold open of these nodes, or of all; less where one does not answer."""
+        """Open intervals of these nodes, or of all, from the other hubs that answer."""
         found = OpenIntervals([], [], [])
         by_hub: dict[str, list[str]] = {}
         for node_id in self.fleet.remote_ids() if node_ids is None else node_ids:

@@ -50,7 +50,7 @@ class ClusterLink:
         self.on_credentials: Callable[[], None] = lambda: None
         """Is called when another hub has changed tokens or users."""
         self.problem: str | None = None
-        """What this hub cannot see of the others; `None` where it sees all."""
+        """The problem with NATS or with other hubs, as text; `None` without one."""
         self.bus = bus
         self.publisher = ChangePublisher(fleet, own.hub, own.instance)
         self._own = own

@@ -33,7 +33,7 @@ class Peer:
 
 
 class Peers:
-    """What the other hubs send goes into the fleet; times are those of a monotonic clock."""
+    """Applies messages of the other hubs to the fleet; times are of a monotonic clock."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Peers:
         }
 
     def problem(self, monotonic: float) -> str | None:
-        """What this hub cannot see because of other hubs; `None` where it sees all."""
+        """The problem with other hubs, as text; `None` without one."""
         counts, problems = self._fleet.count_by_hub(), list[str]()
         for hub, peer in self.unheard(monotonic).items():
             # Whether it has nodes or not: it may hear some that this hub does not know.

@@ -1,4 +1,4 @@
-"""What a hub sends of its own nodes to the others: whole nodes, or figures that changed."""
+"""Publisher: sends changes of a hub's own nodes to the others, as whole nodes or as figures."""
 
 from collections.abc import Iterable
 
@@ -26,7 +26,7 @@ _MAX_MESSAGE_BYTES = 512 << 10
 
 
 _Facts = tuple[object, ...]
-"""What makes a node be sent whole when it changes."""
+"""The fields whose change causes a node to be sent as a whole."""
 
 
 class _Sent:

@@ -1,4 +1,4 @@
-"""What a hub of a cluster is made of: opened from its settings, in the order it is needed."""
+"""Set-up of a hub in a cluster: opens its connections and stores, as the settings say."""
 
 import secrets
 import socket

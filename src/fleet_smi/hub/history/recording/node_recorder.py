@@ -119,7 +119,7 @@ class NodeRecorder:
             self._reset_after_clock_step(batch)
         # When a node falls silent, time beyond its last report is counted.
         at = max(change.at, self._accounted_until)
-        # A hub that is behind must not end and begin everything anew with every report, which
+        # A hub that is behind must not end and restart all intervals with every report, which
         # takes many times as long: it would never catch up.
         allowed_seconds = self._silent_after_seconds + (0.0 if self.silent else delay_seconds)
         if at - self.last_report_at > allowed_seconds:
