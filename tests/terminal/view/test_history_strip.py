@@ -117,6 +117,28 @@ def test_the_final_state_is_that_of_the_end_and_not_of_its_column() -> None:
 
 
 @pytest.mark.parametrize(
+    "columns, hour, hours_ago, end",
+    [
+        (80, 0.5, 1, " silent 23:30"),
+        (80, 0.5, 23, " silent 01:30"),
+        (80, 12, 23, " silent 13:00"),
+        (80, 12, 25, " silent"),  # 11:00 would be that of today
+        (120, 12, 25, " silent yesterday"),
+        (160, 0.5, 1, " silent yesterday 23:30"),
+    ],
+)
+def test_a_time_of_yesterday_is_shown_without_the_day_where_there_is_no_room(
+    columns: int, hour: float, hours_ago: float, end: str
+) -> None:
+    now = NOW - NOW % (24 * HOUR) + hour * HOUR
+    start = now - 30 * HOUR
+    row = make_strip(gpu(0), start, now, (1.0 - hours_ago / 30, "busy", "", 0, 50.0))
+    strips = Strips(start=start, end=now, columns=45, rows=(row,))
+    text = history_strip.render(strips, UNTOLD, columns, Paint(enabled=False), now=now, local=utc)
+    assert text.splitlines()[1].endswith(end)
+
+
+@pytest.mark.parametrize(
     "columns, user, label",
     [(6, "jonas", " jonas█ "), (6, "fatima", " ██████ "), (7, "dmitri.ivanov", " dmitr…█ ")],
 )

@@ -205,7 +205,12 @@ class _Page:
 
     def _since_variants(self, state: str, at: float) -> TextVariants:
         time = format_moment(at, self._now, self._local)
-        return f"{state} {time}", f"{state} {time.partition(' ')[0]}", state
+        day, _, time_of_day = time.partition(" ")
+        variants = [f"{state} {time}", f"{state} {day}", state]
+        # A time of day that today has not reached yet needs no "yesterday".
+        if day == "yesterday" and self._local(at).time() > self._local(self._now).time():
+            variants.insert(2, f"{state} {time_of_day}")
+        return tuple(variants)
 
 
 def _sort_key(row: Strip) -> tuple[object, ...]:
