@@ -20,7 +20,12 @@ __all__ = ["machine", "people", "sim_lib", "simulated", "ssh_network"]
 
 
 # A busy machine makes single examples slow: limits of time would only make tests flaky.
-settings.register_profile("fleet-smi", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "fleet-smi",
+    deadline=None,
+    max_examples=int(os.environ.get("FLEET_SMI_EXAMPLES", "50")),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("fleet-smi")
 
 

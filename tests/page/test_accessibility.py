@@ -1,7 +1,4 @@
-"""Accessibility of each view in both themes, checked by axe; saves a screenshot of each."""
-
-from pathlib import Path
-from typing import Literal
+"""Accessibility of each view in both themes, checked by axe."""
 
 from playwright.sync_api import Page, expect
 
@@ -11,16 +8,7 @@ from tests.page.page_pool import NewPage
 from tests.page.views import VIEWS, fits_viewport, open_view
 from tests.server.threaded_hub import ThreadedHub
 
-SHOTS = Path(__file__).parents[2] / "build" / "page-shots"
-THEMES: tuple[Literal["light", "dark"], ...] = ("dark", "light")
 PHONE = {"width": 390, "height": 844}
-
-
-def _shoot(page: Page, name: str) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    for theme in THEMES:
-        page.emulate_media(color_scheme=theme)
-        page.screenshot(path=SHOTS / f"{name.replace(' ', '-')}-{theme}.png")
 
 
 def test_every_view_is_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
@@ -29,7 +17,6 @@ def test_every_view_is_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
     found = []
     for name in VIEWS:
         open_view(page, lab, name)
-        _shoot(page, name)
         found += [f"{name}: {barrier}" for barrier in accessibility_violations(page)]
         assert fits_viewport(page), name
     assert not found, "\n".join(found)
@@ -40,17 +27,14 @@ def test_card_key_list_and_search_are_accessible(lab: ThreadedHub, new_page: New
     open_view(page, lab, "grid")
     page.get_by_role("gridcell", name="gpu01 GPU 1").click()
     expect(page.get_by_role("dialog")).to_contain_text("python")
-    _shoot(page, "card")
     found = accessibility_violations(page, "[role=dialog]")
     page.keyboard.press("Escape")
     page.get_by_role("combobox", name="Search").focus()
     expect(page.get_by_role("option").first).to_be_visible()
-    _shoot(page, "find")
     found += accessibility_violations(page, "[role=search]")
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
-    _shoot(page, "keys")
     found += accessibility_violations(page, "dialog")
     assert not found, "\n".join(found)
 
@@ -59,7 +43,6 @@ def test_phone_views_are_accessible(lab: ThreadedHub, new_page: NewPage) -> None
     page = new_page(viewport=PHONE, has_touch=True, is_mobile=True)
     page.goto(lab.url)
     expect(page.get_by_role("heading", name="Free now")).to_be_visible()
-    _shoot(page, "phone")
     found = accessibility_violations(page)
     assert not found, "\n".join(found)
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.machines import wait_until
 from tests.page.accounts import ADMIN, sign_in
 from tests.page.sample_fleet import COMMAND, COUNTS
 from tests.server.threaded_hub import ThreadedHub
@@ -202,7 +203,8 @@ def test_the_heat_map_is_drawn_and_walked_by_keys(grid: Locator, page: Page) -> 
     page.get_by_role("button", name="Heat map").click()
     heat = page.get_by_role("application", name="Heat map of all GPUs")
     expect(heat.locator("canvas")).to_be_visible()
-    page.wait_for_function(f"({INKED})(document.querySelector('canvas'))")
+    # Not `wait_for_function`: it evaluates a text, which the page's security policy forbids.
+    wait_until(lambda: bool(heat.locator("canvas").evaluate(INKED)))
     heat.focus()
     page.keyboard.press("ArrowRight")
     expect(heat).to_contain_text("gpu01 GPU 0, free")

@@ -34,7 +34,7 @@ from tests.hub.history.synthetic_month import (
     samples,
 )
 
-MOMENTS, LOOKS = 1000, 20
+MOMENTS, LOOKS = 300, 8
 KEEP = RetentionPolicy(
     series_seconds={10: DAY / 4, 60: 14 * DAY, 900: 365 * DAY},
     ledger_seconds=365 * DAY,
