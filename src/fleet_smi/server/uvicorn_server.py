@@ -17,6 +17,7 @@ from fleet_smi.server.certificate_reload import LiveCertificate
 from fleet_smi.server.connection_limit import ConnectionTable, connection_limit
 from fleet_smi.server.report_protocol import ReportProtocol
 from fleet_smi.server.timeouts import IDLE_TIMEOUT_SECONDS
+from fleet_smi.server.tls_listener import TlsListener
 
 # Streams of events never end by themselves, and must not delay the shutdown.
 _GRACE_SECONDS = 1
@@ -33,6 +34,44 @@ logging.getLogger("uvicorn.error").addFilter(_is_worth_logging)
 
 
 class _Server(uvicorn.Server):
+    """uvicorn's server; with a certificate, the connections are accepted by a `TlsListener`."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: ConnectionTable,
+        certificate: LiveCertificate | None,
+    ) -> None:
+        super().__init__(config)
+        self._connections = connections
+        self._certificate = certificate
+        self._tls_listeners: list[TlsListener] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen on the sockets."""
+        if self._certificate is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        self._tls_listeners = [
+            TlsListener(each, self._certificate, self._connections, self._create_protocol)
+            for each in sockets or ()
+        ]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and wait a moment for pending responses."""
+        for listener in self._tls_listeners:
+            listener.close()
+        await super().shutdown(sockets)
+
+    def _create_protocol(self) -> asyncio.Protocol:
+        return ReportProtocol(
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            connections=self._connections,
+        )
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: the process that runs the hub handles them."""
@@ -112,10 +151,7 @@ async def serve(
         timeout_keep_alive=IDLE_TIMEOUT_SECONDS,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    if certificate is not None:
-        config.load()
-        config.ssl = certificate.context
-    server = _Server(config)
+    server = _Server(config, connections, certificate)
     serving = asyncio.ensure_future(server.serve(sockets=list(sockets)))
     try:
         # Shielded: uvicorn is ended by its flag, so that it answers pending requests first.
