@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from itertools import pairwise
@@ -82,15 +83,19 @@ def test_while_the_hub_is_unreachable_every_sample_is_spooled_immediately(tmp_pa
     buffer.requeue()
     for sequence in range(1, 4):
         buffer.add(sample(sequence))
-    # Not closed: this is what a killed agent leaves behind.
-    copy = tmp_path / "copy"
-    copy.mkdir(mode=0o700)
-    for path in stored(tmp_path):
-        (copy / path.name).write_bytes(path.read_bytes())
-    after = ReportBuffer(Spool(str(copy)))
-    assert drained(after) == [1, 2, 3]
-    after.close()
+    assert left_by_a_killed_agent(tmp_path) == [1, 2, 3]
     buffer.close()
+
+
+def left_by_a_killed_agent(folder: Path) -> list[int]:
+    """Return what the next agent would send if the one with this buffer were killed now."""
+    copy = folder / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder / "spool", copy)
+    after = ReportBuffer(Spool(str(copy)))
+    left = drained(after)
+    after.close()
+    return left
 
 
 def test_a_restarted_agent_sends_the_samples_of_its_last_run_first(tmp_path: Path) -> None:
@@ -260,7 +265,12 @@ def test_a_batch_that_a_busy_hub_refuses_is_sent_next(tmp_path: Path) -> None:
     buffer.close()
 
 
-@given(st.lists(st.sampled_from(["add", "send", "keep", "busy", "lose", "restart"]), max_size=40))
+@given(
+    st.lists(
+        st.sampled_from(["add", "send", "unrecorded", "keep", "busy", "lose", "restart"]),
+        max_size=40,
+    )
+)
 def test_whatever_happens_no_sample_is_missing_in_the_end(
     tmp_path_factory: pytest.TempPathFactory, events: list[str]
 ) -> None:
@@ -271,14 +281,15 @@ def test_whatever_happens_no_sample_is_missing_in_the_end(
         if event == "add":
             added += 1
             buffer.add(sample(added))
-        elif event in ("send", "keep"):
+        elif event in ("send", "keep", "unrecorded"):
             batch = sequences(buffer.next_batch())
             known |= set(batch)
             flying += batch
             if event == "keep":
                 safe |= known
             if batch:
-                buffer.acknowledge(batch[-1] if event == "keep" else None)
+                durable = batch[-1] if event == "keep" else None
+                buffer.acknowledge(durable, recorded=event != "unrecorded")
         elif event == "busy":
             if buffer.next_batch():
                 buffer.return_batch()

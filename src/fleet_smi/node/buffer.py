@@ -2,13 +2,14 @@
 
 Samples are sent in order. A sent sample is held until the hub's receipt says that it is durable,
 and is sent again when the hub may have lost it (at-least-once delivery; duplicates are harmless).
-While the hub is unreachable every sample goes straight to the spool, so that an agent that is
-killed loses none; only where the spool cannot be written do they stay in memory, thinned to fit.
+While the hub is unreachable or cannot record, every sample goes straight to the spool, so that an
+agent that is killed loses none; only where the spool cannot be written do they stay in memory,
+thinned to fit.
 """
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -83,8 +84,11 @@ class ReportBuffer:
         samples = samples if latest is None else adopt_samples(samples, latest)
         return self._start_batch(samples, None) if samples else []
 
-    def acknowledge(self, durable_sequence: int | None) -> None:
-        """Record that the hub received the batch, and has it on disk up to `durable_sequence`."""
+    def acknowledge(self, durable_sequence: int | None, *, recorded: bool = True) -> None:
+        """Record that the hub received the batch, and has it on disk up to `durable_sequence`.
+
+        What it has not `recorded` is nowhere else: then it goes to the spool.
+        """
         batch, self._unreachable, self._keep_every = self._finish_batch(), False, 1
         # Samples in the spool need not be held in memory as well.
         self._sent.append(batch if batch.segment is None else batch._replace(samples=[]))
@@ -100,7 +104,7 @@ class ReportBuffer:
         for _ in range(max(durable, default=0)):
             self._drop(self._sent.popleft())
         # Bounded memory: those of the spool count as empty here.
-        if _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
+        if not recorded or _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
             self._spill_sent()
 
     def discard(self) -> None:
@@ -115,6 +119,7 @@ class ReportBuffer:
         batch = self._finish_batch()
         if batch.segment is None:
             self._waiting.extendleft(reversed(batch.samples))
+            self._move_to_spool()
         else:
             self._read_up_to = batch.segment - 1
 
@@ -142,15 +147,12 @@ class ReportBuffer:
     def _spill_sent(self) -> None:
         """Move sent samples, which the hub does not call durable, from memory to the spool.
 
-        Where that cannot be written, the oldest are given up.
+        Where that cannot be written, the oldest are given up when there are too many.
         """
         spool, unread = self._spool, self._next_segment()
         if spool is not None and unread is None:
             try:
-                for index, batch in enumerate(self._sent):
-                    if batch.segment is None:
-                        number = self._read_up_to = spool.append_segment(batch.samples)
-                        self._sent[index] = batch._replace(samples=[], segment=number)
+                self._write_sent(spool)
             except OSError as error:
                 self._failures.record_failure(error)
             else:
@@ -160,6 +162,23 @@ class ReportBuffer:
                 self.requeue()
         while unread is None and _bytes(_samples(self._sent)) > _MAX_UNACKNOWLEDGED_BYTES:
             self._drop(self._sent.popleft())
+
+    def _write_sent(self, spool: Spool) -> None:
+        """Write sent samples to the spool; where that fails, the rest stays in memory."""
+        pending, self._sent = deque(_single_samples(self._sent)), deque()
+        try:
+            while pending:
+                batch = pending[0]
+                if batch.segment is None:
+                    number = self._read_up_to = spool.append(batch.samples[0])
+                    batch = batch._replace(samples=[], segment=number)
+                    # A segment is deleted as a whole, when its last sample is durable.
+                    if self._sent and self._sent[-1].segment == number:
+                        self._sent.pop()
+                self._sent.append(batch)
+                pending.popleft()
+        finally:
+            self._sent.extend(pending)
 
     def _next_segment(self) -> int | None:
         return None if self._spool is None else self._spool.next_segment(self._read_up_to)
@@ -185,6 +204,8 @@ class ReportBuffer:
         """Move waiting samples to the spool, as far as it can be written."""
         if self._spool is None:
             return
+        if self._read_up_to is not None:
+            self._spool.end_segment(self._read_up_to)  # it has been sent
         try:
             while self._waiting:
                 # In this order: a sample that cannot be written stays in memory.
@@ -206,6 +227,15 @@ class ReportBuffer:
             self._failures.record_failure(error)
             return False
         return True
+
+
+def _single_samples(batches: Iterable[ReportBatch]) -> Iterator[ReportBatch]:
+    """Yield the batches, those of memory as one for each sample."""
+    for batch in batches:
+        if batch.segment is not None:
+            yield batch
+        for sample in batch.samples:
+            yield ReportBatch([sample], None, sample.run_id, sample.sequence)
 
 
 def _samples(batches: Iterable[ReportBatch]) -> list[BufferedSample]:

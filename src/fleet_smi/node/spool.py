@@ -76,8 +76,11 @@ class Spool:
         """The segment after this one, or the first; `None` after the last."""
         return next((other for other in self._sizes if number is None or other > number), None)
 
-    def append(self, sample: BufferedSample) -> None:
-        """Write a sample that is newer than all others here; raise `OSError` if that fails."""
+    def append(self, sample: BufferedSample) -> int:
+        """Write a sample that is newer than all others here; return the number of its segment.
+
+        Raise `OSError` if that fails.
+        """
         into, record = self._segment_with_room(len(sample.data)), _record(sample.data)
         # Not synced: a killed agent loses nothing. A power failure may tear the last records,
         # which their checksums show.
@@ -87,6 +90,7 @@ class Spool:
         if written < len(record):
             self._seal()  # reading stops at a torn record: what follows needs a new segment
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return into.number
 
     def prepend(self, samples: Iterable[BufferedSample]) -> None:
         """Write samples that are older than all others here."""
@@ -94,24 +98,20 @@ class Spool:
         self._write(number, [_record(sample.data) for sample in samples])
         self._sizes = dict(sorted(self._sizes.items()))
 
-    def append_segment(self, samples: Iterable[BufferedSample]) -> int:
-        """Write samples newer than all others here as a segment of their own; its number."""
-        self._seal()
-        number = max(self._sizes, default=_FIRST_NUMBER) + 1
-        self._write(number, [_record(sample.data) for sample in samples])
-        return number
+    def end_segment(self, number: int) -> None:
+        """Append no more to a segment: what follows begins another."""
+        if self._open is not None and self._open.number == number:
+            self._seal()
 
     def load_segment(self, number: int) -> list[BufferedSample]:
         """Read the intact records of a segment; it is not appended to any more."""
-        if self._open is not None and self._open.number == number:
-            self._seal()
+        self.end_segment(number)
         return [sample for record in self._records(number) if (sample := _sample(record))]
 
     def drop_segment(self, number: int) -> None:
         """Delete a segment."""
         if self._sizes.pop(number, None) is not None:
-            if self._open is not None and self._open.number == number:
-                self._seal()
+            self.end_segment(number)
             with contextlib.suppress(OSError):  # one that stays is sent twice, which is harmless
                 os.unlink(_name(number), dir_fd=self._folder)
 

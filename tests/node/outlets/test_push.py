@@ -21,6 +21,7 @@ from fleet_smi.node.spool import Spool
 from tests.builders import gpu, snapshot
 from tests.machines import wait_until
 from tests.node.fake_hub import FakeHub
+from tests.node.test_buffer import left_by_a_killed_agent
 
 Start = Callable[..., PushOutlet]
 
@@ -121,6 +122,18 @@ def test_what_a_full_history_did_not_record_is_resent_without_a_further_sample(
     wait_until(lambda: sink.sequences() == {1, 2, 3, 4})
     order = [each.sequence for each in sink.received]
     assert order == sorted(order), "in order"
+
+
+def test_what_a_full_history_did_not_record_is_not_lost_when_the_agent_is_killed(
+    sink: FakeHub, start: Start, tmp_path: Path
+) -> None:
+    outlet = start()
+    outlet.publish(taken(1))
+    wait_until(lambda: sink.sequences() == {1})
+    sink.is_full = True
+    for sequence in range(2, 5):
+        outlet.publish(taken(sequence))
+    wait_until(lambda: left_by_a_killed_agent(tmp_path) == [2, 3, 4])
 
 
 def test_back_fill_goes_in_batches_within_the_bound(sink: FakeHub, start: Start) -> None:

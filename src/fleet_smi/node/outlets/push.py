@@ -225,7 +225,9 @@ class PushOutlet:
             self._requeue()
             return
         self._hub_run = receipt.hub
-        self._update_buffer(lambda: self._buffer.acknowledge(receipt.kept))
+        self._update_buffer(
+            lambda: self._buffer.acknowledge(receipt.kept, recorded=receipt.recorded)
+        )
 
     def _requeue(self) -> None:
         self._hub_run, self._is_recorded = None, True
