@@ -129,7 +129,7 @@ def test_the_thresholds_are_those_of_the_code() -> None:
         f"{thresholds.idle_window_seconds / 60:g} min",
         f"under {100 * thresholds.idle_power_fraction:g} % of the limit",
         f"under {thresholds.display_percent:g} %",
-        f"{thresholds.settle_samples}",
+        f"{thresholds.settle_samples}, or as many as take {thresholds.settle_seconds:g} s",
         f"{thresholds.hole_seconds:g} s, or 3 intervals",
     ]
 

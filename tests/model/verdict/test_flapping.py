@@ -131,7 +131,7 @@ readings = st.builds(
 
 
 @settings(max_examples=25, deadline=None)
-@given(readings, readings, st.integers(1, 5), st.integers(1, 5), st.sampled_from([5.0, 10.0]))
+@given(readings, readings, st.integers(1, 5), st.integers(1, 5), st.sampled_from([5.0, 10.0, 60.0]))
 def test_two_readings_that_alternate_change_the_state_once_a_window_at_most(
     one: Gpu, other: Gpu, first: int, second: int, interval: float
 ) -> None:

@@ -127,3 +127,37 @@ def test_a_gpu_is_free_as_soon_as_its_process_ended() -> None:
     at_work = gpu(processes=(process(),), busy_percent=90.0, memory_used_bytes=17 * GIB)
     lagging = gpu(busy_percent=40.0, power_watts=300.0)
     assert standings_of([at_work] * 9 + [lagging], 1.0)[-1].verdict.state == "free"
+
+
+def held_then(*loads: float, interval: float) -> list[str]:
+    """States of a GPU whose process was idle for longer than the window, at each load after it."""
+    idle = round(THRESHOLDS.idle_window_seconds / interval) + 5
+    card = gpu(processes=(process(),), memory_used_bytes=16 * GIB, busy_percent=0.0)
+    cards = [card] * idle + [replace(card, busy_percent=load) for load in loads]
+    states = [standing.verdict.state for standing in standings_of(cards, interval)]
+    assert states[idle - 1] == "held"
+    return states[idle:]
+
+
+@pytest.mark.parametrize("interval, settled_by", [(1.0, 3), (30.0, 3), (60.0, 1), (300.0, 1)])
+def test_work_on_a_held_gpu_is_believed_after_three_samples_or_at_once_where_they_are_rare(
+    interval: float, settled_by: int
+) -> None:
+    states = held_then(97.0, 97.0, 97.0, 97.0, interval=interval)
+    assert states == ["held"] * (settled_by - 1) + ["busy"] * (5 - settled_by)
+
+
+@pytest.mark.parametrize("interval", [60.0, 300.0])
+def test_noise_in_rare_samples_leaves_a_gpu_held(interval: float) -> None:
+    assert set(held_then(*[3.0, 0.0] * 10, interval=interval)) == {"held"}
+
+
+@pytest.mark.parametrize("interval, settled_by", [(1.0, 3), (30.0, 3), (60.0, 2), (300.0, 2)])
+def test_memory_of_nobody_is_a_ghost_after_three_samples_or_a_minute(
+    interval: float, settled_by: int
+) -> None:
+    free, used = gpu(memory_used_bytes=4 * MIB), gpu(memory_used_bytes=71 * GIB)
+    states = [
+        standing.verdict.state for standing in standings_of([free] * 5 + [used] * 4, interval)
+    ]
+    assert states[5:] == ["free"] * (settled_by - 1) + ["ghost"] * (5 - settled_by)

@@ -111,7 +111,7 @@ def apply_hysteresis(
 
     Processes that come or go, faults and modes change the state immediately, except to ghost; a
     reading that crossed a threshold, and a slow driver, must disagree with it `settle_samples`
-    times in a row. A GPU whose use came back soon is not called less used again before that has
+    times in a row, or for `settle_seconds` where samples are rare. A GPU whose use came back soon is not called less used again before that has
     lasted.
     """
     # After a long gap (one sample) the earlier state is no evidence against the new one.
@@ -135,7 +135,11 @@ def apply_hysteresis(
     if _may_follow_an_exit(standing.verdict, verdict) or _is_driver_slow(window):
         is_event = False
     lasted, hold = window.last_at - disagreed_from, hold_seconds(returns, thresholds, ended=ended)
-    if (is_event or disagreed >= thresholds.settle_samples) and not (falls and lasted < hold):
+    settled = disagreed >= thresholds.settle_samples or (
+        not _is_driver_slow(window)
+        and _has_lasted(standing, window, verdict, lasted, thresholds.settle_seconds)
+    )
+    if (is_event or settled) and not (falls and lasted < hold):
         # The state began with its first sample, not with the one that settled it.
         begun = replace(verdict, since=candidate_from)
         return Standing(window, begun, group, fell=falls, returns=returns)
@@ -195,6 +199,19 @@ def _is_list_missing(window: Window, group: ProcessGroup, thresholds: Thresholds
     if group.pids is not None or window.listed_at is None:
         return False
     return window.last_at - window.listed_at < thresholds.idle_window_seconds
+
+
+def _has_lasted(
+    standing: Standing, window: Window, verdict: Verdict, lasted: float, settle_seconds: float
+) -> bool:
+    """Return whether samples come so rarely that fewer of them settle a state.
+
+    Work on a held GPU is believed at once then: it stays busy for an idle window, so one such
+    sample cannot flap it, and a GPU at work must not be called idle until the sample after next.
+    """
+    if standing.verdict.state == "held" and verdict.state == "busy":
+        return window.last_at - standing.window.last_at >= settle_seconds
+    return lasted >= settle_seconds
 
 
 def _may_follow_an_exit(before: Verdict, now: Verdict) -> bool:

@@ -48,7 +48,10 @@ class Thresholds(Struct, frozen=True, kw_only=True):
     """A gap between samples longer than this, and than three intervals, restarts the window."""
 
     settle_samples: int = 3
-    """Samples in a row that must disagree before noise around a threshold changes a state."""
+    """Samples in a row that must disagree before noise around a threshold changes a state …"""
+
+    settle_seconds: float = 60.0
+    """… or for how long, where samples are rare."""
 
     def memory_ceiling(self, total_bytes: int | None) -> float:
         """Return the memory in bytes that may be in use on a free GPU."""
