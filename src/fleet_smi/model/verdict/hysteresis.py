@@ -112,8 +112,7 @@ def apply_hysteresis(
     Processes that come or go, faults and modes change the state immediately, except to ghost; a
     reading that crossed a threshold, and a slow driver, must disagree with it `settle_samples`
     times in a row, or for `settle_seconds` where samples are rare. A GPU whose use came back soon
-    is not called less used again before that has
-    lasted.
+    is not called less used again before that has lasted.
     """
     # After a long gap (one sample) the earlier state is no evidence against the new one.
     if standing is None or window.samples == 1:
