@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.fleet.fleet import NodeCheckpoint
+from fleet_smi.hub.history.series.codec import GRAINS, decode_rows
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.model.fleet import Verdict
 from tests.builders import HOUR, NOON, snapshot
@@ -279,3 +280,42 @@ def test_a_hub_that_is_restarted_goes_on_replacing_what_was_recorded(
     second.report_for(2 * HOUR, 101)
     second.close()
     assert_no_overlap(stored)
+
+
+@pytest.mark.parametrize("back", [600.0, HALF - 60.0])
+def test_the_sums_of_the_hour_are_those_of_the_time_that_is_recorded_again(
+    memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, back: float
+) -> None:
+    hour = START - HALF
+    hub = ReportingHub(memory, stored, hour)
+    hub.report_for(HALF, 1)
+    hub.set_clock(-back)
+    hub.report_for(HOUR, 1, 2, busy_percent=0.0)
+    hub.report_for(60.0)
+    hub.close()
+    by_pids = [one for one in stored.usage() if one.hour == hour]
+    assert sum(one.sums.gpu_seconds for one in by_pids) == pytest.approx(HOUR, abs=3 * INTERVAL)
+    # Half of the time that was recorded first was at work, and nothing of what replaced it.
+    busy = sum(one.sums.busy_seconds for one in by_pids)
+    assert busy == pytest.approx((HALF - back) / 2, abs=2 * INTERVAL)
+
+
+@pytest.mark.parametrize("back", [100.0, HALF, 3 * HOUR])
+def test_a_node_that_is_silent_after_the_clock_was_set_back_has_no_figures_of_that_time(
+    memory: NodeStore[NodeCheckpoint], stored: InMemoryHistory, back: float
+) -> None:
+    hub = ReportingHub(memory, stored, START - 4 * HOUR)
+    hub.report_for(4 * HOUR, 1)
+    hub.set_clock(-back)
+    at = hub.now
+    hub.hub.publish()
+    while hub.now < at + back + HALF:
+        hub.pass_time(INTERVAL)
+        hub.hub.publish()
+    hub.close()
+    for grain in GRAINS:
+        starts = [row.start for row in stored.series(grain)]
+        assert max(starts) <= at <= max(starts) + grain
+    known = sum(sum(decode_rows([row], row.uuids).seconds) for row in stored.series(10))
+    assert known == pytest.approx(4 * HOUR - back, abs=2 * INTERVAL)
+    assert all(one.end is not None and one.end <= at for one in stored.periods(FIRST_GPU))

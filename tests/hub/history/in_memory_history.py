@@ -16,7 +16,7 @@ from fleet_smi.hub.history.recording.rows import (
     UsageRow,
     WriteBatch,
 )
-from fleet_smi.hub.history.series.codec import MAX_ROW_SECONDS, slice_row_at
+from fleet_smi.hub.history.series.codec import MAX_ROW_SECONDS, cut_row, slice_row_at
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.model.history import Gap, GpuOfNode, Occupancy, Period, RibbonPoint, Sums
 from fleet_smi.model.snapshot import Snapshot
@@ -73,6 +73,11 @@ class InMemoryHistory:
                 elif row.start < start < row.end:
                     rows[key] = _cut(row, start)
         self._usage = {key: row for key, row in self._usage.items() if not start < row.hour <= end}
+        self._series = {
+            key: cut_row(row, start) if start == end and row.start <= start else row
+            for key, row in self._series.items()
+            if not start < row.start <= end
+        }
 
     def recorded_until(self) -> float:
         rows: list[Any] = [*self._periods.values(), *self._occupancies.values()]

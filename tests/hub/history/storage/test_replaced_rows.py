@@ -1,17 +1,27 @@
 """Replaced rows: time that is recorded again is in the database once."""
 
+from msgspec.structs import replace
+
 from fleet_smi.hub.history.queries.totals import read_usages
 from fleet_smi.hub.history.recording.rows import Presence, WriteBatch
+from fleet_smi.hub.history.series.codec import GRAINS, decode_rows
+from fleet_smi.hub.history.series.strip_samples import SampleTimes
 from fleet_smi.hub.history.storage import schema
+from fleet_smi.hub.history.storage.series_reader import read_rows
 from fleet_smi.hub.history.storage.store import HistoryStore
+from fleet_smi.hub.history.storage.strip_sample_rows import read_samples
 from fleet_smi.hub.history.storage.writer import HistoryWriter
+from fleet_smi.model.heat_strip import UNKNOWN_LOOK
 from tests.hub.history.batches import (
     DAY,
     HOUR,
     KEEP_ALL,
+    UUIDS,
+    gpu,
     occupancy,
     period,
     place,
+    series_row,
     sums,
     usage,
 )
@@ -81,3 +91,36 @@ def test_hours_that_are_recorded_again_count_once_in_all_sums(store: HistoryStor
         for by in ("user", "node", "gpu", "model", "group"):
             found = read_usages(connection, DAY, DAY + 86400.0, by, daily=False)
             assert found.total.gpu_seconds == 3600.0 + 1200.0 + 3600.0
+
+
+def test_series_of_a_replaced_span_are_removed_or_cut(store: HistoryStore) -> None:
+    whole = replace(series_row(DAY), data=6 * series_row(DAY).data)
+    rows = [whole, *(series_row(DAY + at) for at in (60, 70, 80))]
+    coarse = [series_row(DAY, grain=grain) for grain in GRAINS[2:]]
+    write(
+        store,
+        WriteBatch(series=[*rows, *coarse]),
+        WriteBatch(replaced=[(DAY + 25.0, DAY + 25.0)]),
+        # As time goes on; what is recorded meanwhile stays.
+        WriteBatch(replaced=[(DAY + 25.0, DAY + 60.0)], series=[series_row(DAY + 30, busy=7.0)]),
+        WriteBatch(replaced=[(DAY + 60.0, DAY + 75.0)]),
+    )
+    with store.read_transaction() as connection:
+        found = read_rows(connection, "id-1", DAY, DAY + 100.0, 10)
+        arrays = decode_rows(found, UUIDS)
+        means = arrays.values[:, 1, 0].tolist()
+        assert [at - DAY for at in arrays.starts.tolist()] == [0, 10, 20, 30, 80]
+        assert arrays.seconds.tolist() == [10, 10, 5, 10, 10]
+        assert means == [50, 50, 50, 7, 50]
+        for grain in GRAINS[2:]:
+            (row,) = read_rows(connection, "id-1", DAY, DAY + 1.0, grain)
+            assert decode_rows([row], UUIDS).seconds.tolist() == [25.0]
+
+
+def test_strip_samples_of_a_replaced_span_are_cleared(store: HistoryStore) -> None:
+    quarters = SampleTimes(900, range(DAY // 900, DAY // 900 + 6))
+    recorded = WriteBatch(gpus=[gpu()], periods=[(place(), period(DAY, DAY + 6 * 900.0))])
+    write(store, recorded, WriteBatch(replaced=[(DAY + 1000.0, DAY + 3000.0)]))
+    with store.read_transaction() as connection:
+        (samples,) = read_samples(connection, quarters, None).values()
+    assert [look != UNKNOWN_LOOK for look in samples.looks] == [True] * 2 + [False] * 2 + [True] * 2

@@ -6,6 +6,7 @@ from fleet_smi.hub.history.recording.intervals import Occupant
 from fleet_smi.hub.history.recording.ledger_state import LedgerState
 from fleet_smi.hub.history.recording.occupancy_joins import remove_row
 from fleet_smi.hub.history.recording.rows import WriteBatch
+from fleet_smi.hub.history.recording.usage import UsageAccumulator, UsageBuckets, hour_start
 from fleet_smi.model.history import Gap
 from fleet_smi.model.units import format_duration
 
@@ -20,11 +21,12 @@ class ReplacedTime:
     and be set forward again before all of that is lost.
     """
 
-    __slots__ = ("_recorded_until", "_until")
+    __slots__ = ("_cuts", "_recorded_until", "_until")
 
     def __init__(self) -> None:
         self._recorded_until = -inf
         self._until: float | None = None
+        self._cuts: list[tuple[float, float]] = []
 
     def restore(self, recorded_until: float, now: float) -> None:
         """Continue at `now` after a restart; later rows are from before a step back."""
@@ -35,17 +37,23 @@ class ReplacedTime:
         """Continue at `now`, as the clock was set by `seconds`; return the gap that says so."""
         if seconds < 0:
             self._recorded_until = max(self._recorded_until, now - seconds)
+            self._cuts.append((now, now))
         self._until = now
         return _clock_gap(now, seconds)
 
     def take_until(self, now: float) -> list[tuple[float, float]]:
-        """The span up to `now` that was recorded before; empty where there is none."""
+        """The span up to `now` that was recorded before; empty where there is none.
+
+        Before the first span after a step there is one without length, at its start: only what
+        reaches beyond that is cut.
+        """
         start = self._until
         if now == -inf or (start is not None and now <= start):
             return []
         self._until = now
         end = min(now, self._recorded_until)
-        return [(start, end)] if start is not None and start < end else []
+        cuts, self._cuts = self._cuts, []
+        return [*cuts, (start, end)] if start is not None and start < end else cuts
 
 
 def shift_occupants(
@@ -66,6 +74,19 @@ def shift_occupants(
             occupant.start += seconds
             end = min(accounted_until + seconds, now)
             batch.occupancies.append((gpu_key, occupant.to_occupancy(end, certain=False)))
+
+
+def cut_hour(buckets: UsageBuckets, start: float, at: float, end: float) -> UsageBuckets:
+    """The sums, where those of the hour in which `at` lies were counted from `start` to `end`.
+
+    They are cut to their share before `at`: when in the hour each was counted, is not known.
+    """
+    share = 1.0 if end <= max(start, at) else max(0.0, at - start) / (end - start)
+    cut: UsageBuckets = {}
+    for bucket, sums in buckets.items():
+        cut[bucket] = UsageAccumulator()
+        cut[bucket].add(sums, share if bucket.hour == hour_start(at) else 1.0)
+    return cut
 
 
 def shift_skews(state: LedgerState, seconds: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from fleet_smi.hub.history.recording.clock_steps import shift_occupants, shift_skews
+from fleet_smi.hub.history.recording.clock_steps import cut_hour, shift_occupants, shift_skews
 from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.distribution import distribute_usage
 from fleet_smi.hub.history.recording.gaps import recent_gaps, with_gap, without_span
@@ -35,7 +35,6 @@ from fleet_smi.hub.history.recording.usage import (
 )
 from fleet_smi.hub.history.series.buffer import FigureSums
 from fleet_smi.hub.history.series.series_row import GpuKey
-from fleet_smi.model.fleet import State
 
 
 class Ledger:
@@ -177,13 +176,19 @@ class Ledger:
     ) -> "Ledger":
         """Return the ledger that continues at `at`: the hub's clock was set by `seconds`, back.
 
-        Periods end there. Processes go on, and have run for as long as before. The usage of the
-        hour stays, and no time is counted twice.
+        Periods end there. Processes go on, and have run for as long as before. No time is counted
+        twice: the usage of this hour is cut, and of an earlier one, not in memory any more, stays.
         """
         self.distribute()
-        batch.usage += usage_rows(
-            self._node_id, self._buckets, {bucket.hour for bucket in self._buckets}
-        )
+        hour = hour_start(at)
+        # Where it is not known when the first was recorded, all of the hour may have been.
+        begun = hour if self._begun is None else self._begun
+        counted = max(begun, at), min(accounted_until, hour + HOUR_SECONDS)
+        if hour == self._hour:
+            self._buckets = cut_hour(self._buckets, max(begun, hour), at, accounted_until)
+            counted = at, at
+        hours = {bucket.hour for bucket in self._buckets}
+        batch.usage += usage_rows(self._node_id, self._buckets, hours)
         for uuid, interval in self._intervals.items():
             if interval.start < at:
                 gpu_key = self._node_id, uuid
@@ -192,16 +197,13 @@ class Ledger:
             batch.presence += self._presence(at, certain=False)
         dormant = {uuid: interval.occupants for uuid, interval in self._intervals.items()}
         shift_occupants(self._node_id, dormant, accounted_until, seconds, at, batch)
-        hour = hour_start(at)
-        # Where it is not known when the first was recorded, all of the hour may have been.
-        begun = hour if self._begun is None else self._begun
         state = LedgerState(
             hour=hour,
             dormant=dormant,
             buckets=list(filter_hours(self._buckets, [hour]).items()),
             gaps=[gap for gap in self.gaps if gap[1] < at],
-            counted_from=max(begun, at),
-            counted_until=min(accounted_until, hour + HOUR_SECONDS),
+            counted_from=counted[0],
+            counted_until=counted[1],
             begun=min(begun, at),
         )
         return Ledger(self._node_id, state)
@@ -258,10 +260,6 @@ class Ledger:
         """Put the sums of the current hour so far into a batch."""
         self.distribute()
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
-
-    def states(self, uuids: Iterable[str]) -> list[State]:
-        """The current states of these devices."""
-        return [self._intervals[uuid].use.state for uuid in uuids if uuid in self._intervals]
 
     def _next_interval(
         self, use: DeviceUse, previous: OpenInterval | None, at: float, batch: WriteBatch

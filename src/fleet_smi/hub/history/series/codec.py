@@ -220,6 +220,21 @@ def slice_row_at(row: SeriesRow, at: float) -> SeriesRow | None:
     return part if part is not None and _SECONDS.unpack_from(part.data)[0] > 0.0 else None
 
 
+def cut_row(row: SeriesRow, at: float) -> SeriesRow:
+    """A row that begins by a time, without what lies after it.
+
+    Of the grain that contains the time, the figures stay, and the known seconds before it.
+    """
+    grain, size = row.grain_seconds, row.layout.packed_size(len(row.uuids))
+    last = int((at - row.start) // grain)
+    data = bytearray(row.data[: (last + 1) * size])
+    if len(data) <= last * size:
+        return row  # it ends before that
+    (seconds,) = _SECONDS.unpack_from(data, last * size)
+    _SECONDS.pack_into(data, last * size, min(seconds, at - row.start - last * grain))
+    return row if data == row.data else replace(row, data=bytes(data))
+
+
 def decode_rows(rows: Iterable[SeriesRow], target_uuids: tuple[str, ...]) -> SeriesArrays:
     """Decode rows of any layouts into arrays with the columns of these GPUs, in time order."""
     # Begins with an empty array, because nothing at all cannot be concatenated.

@@ -139,6 +139,19 @@ def read_rows_at(connection: Connection, at: float) -> list[SeriesRow]:
     return list(finest.values())
 
 
+def read_rows_around(connection: Connection, grain: int, at: float) -> list[tuple[int, SeriesRow]]:
+    """The rows of one grain, of all nodes, that may contain a time, with the keys of the nodes."""
+    begun = series.c.start > at - max(MAX_ROW_SECONDS, grain), series.c.start <= at
+    columns = nodes.c.node_id, series.c.start, layouts.c.uuids, layouts.c.figures, series.c.data
+    query = (
+        select(nodes.c.key, *columns)
+        .join(series, nodes.c.key == series.c.node)
+        .join(layouts, layouts.c.key == series.c.layout)
+        .where(series.c.grain == grain, *begun)
+    )
+    return [(key, _series_row(grain, *row)) for key, *row in connection.execute(query).all()]
+
+
 def to_series(
     rows: Sequence[SeriesRow],
     start: float,

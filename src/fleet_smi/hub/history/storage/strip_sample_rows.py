@@ -16,7 +16,7 @@ from fleet_smi.hub.history.series.strip_samples import (
 )
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.schema import LOOK_COLUMNS, upsert_statement
-from fleet_smi.model.heat_strip import LookSamples, StripLook
+from fleet_smi.model.heat_strip import UNKNOWN_LOOK, LookSamples, StripLook
 
 _GPUS_PER_QUERY = 500  # below the limit of bound parameters, 999 in older versions of SQLite
 _UPSERT = upsert_statement(schema.samples)
@@ -37,6 +37,18 @@ def write_samples(connection: Connection, intervals: Iterable[LookInterval]) -> 
             for key, fills in fills_by_key.items()
         },
     )
+
+
+def clear_samples(connection: Connection, start: float, end: float) -> None:
+    """Set the samples of all GPUs within a time span to unknown."""
+    span = LookInterval(gpu=0, start=start, end=end, look=UNKNOWN_LOOK, busy_percent=None)
+    for (grain, bucket, _), fills in sample_fills([span]).items():
+        stored = _select(connection, grain, [bucket], None)
+        cleared = {
+            SampleKey(grain, bucket, gpu): apply_fills((looks, loads), fills)
+            for _, _, gpu, looks, loads in stored
+        }
+        _write(connection, cleared)
 
 
 def backfill_samples(connection: Connection) -> None:
