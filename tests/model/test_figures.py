@@ -7,7 +7,7 @@ from msgspec.structs import fields
 from fleet_smi.model.figures import GPU_FIGURES, NODE_FIGURES, RECORDED_GPU_FIGURES
 from fleet_smi.model.snapshot import Gpu, Host
 from fleet_smi.model.stream_payload import DeviceFigures, NodeFigures
-from fleet_smi.terminal.view.gpu_cells import CELL_FORMATTERS
+from fleet_smi.terminal.view.gpu_cells import TABLE_COLUMNS
 from fleet_smi.terminal.view.gpu_table import DEFAULT_COLUMNS, OPTIONAL_COLUMNS
 from fleet_smi.wire.fleet_csv import COLUMNS
 from fleet_smi.wire.prometheus import GPU_METRICS, INSTANCE_METRICS, NODE_METRICS
@@ -53,7 +53,7 @@ def test_a_row_is_all_it_takes_to_publish_a_figure() -> None:
         assert figure.field in COLUMNS
         assert figure.prometheus is None or f"fleet_smi_gpu_{figure.prometheus}" in metrics
         if figure.table is not None:
-            assert figure.table in CELL_FORMATTERS
+            assert figure.table in TABLE_COLUMNS
             assert figure.table in (*DEFAULT_COLUMNS, *OPTIONAL_COLUMNS)
     assert {metric.name for metric in INSTANCE_METRICS} == {
         "fleet_smi_mig_memory_used_bytes",

@@ -157,7 +157,7 @@ class DeviceStandings(Mapping[str, Standing]):
     def set_gpus(self, gpus: Sequence[Gpu]) -> None:
         """Set the GPUs of the latest sample, after a snapshot was made of it: to keep them once."""
         if len(gpus) == len(self._gpus):
-            self._gpus = gpus
+            self._gpus, self._figures = gpus, None
 
     def shift_times(self, seconds: float) -> None:
         """Move all times, because the hub's clock was set."""

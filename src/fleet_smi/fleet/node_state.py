@@ -261,8 +261,10 @@ class NodeState:
         """
         since = self.silent_at(thresholds)
         silent = now - delay_seconds > since
+        # First: the verdicts are then made from these, instead of once more from figures.
+        in_order = sorted(self.gpus, key=_by_index)
         verdicts = self._verdicts(now, since, silent)
-        gpus = [(gpu, verdicts[gpu.uuid]) for gpu in sorted(self.gpus, key=_by_index)]
+        gpus = [(gpu, verdicts[gpu.uuid]) for gpu in in_order]
         node = self._without_gpus(now, silent)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
 

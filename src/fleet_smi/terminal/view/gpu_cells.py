@@ -1,6 +1,8 @@
 """Cell texts of one GPU or MIG instance, independent of the table layout."""
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -50,10 +52,6 @@ class GpuRow(Struct, frozen=True):
         return all(cell == UNKNOWN for cell in shown)
 
 
-def _with_unit(value: OptionalNumber, unit: str) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}{unit}"
-
-
 def _pcie(gpu: JudgedGpu) -> str:
     if gpu.pcie_generation is None or gpu.pcie_width is None:
         return UNKNOWN
@@ -61,6 +59,9 @@ def _pcie(gpu: JudgedGpu) -> str:
 
 
 def _container(gpu: JudgedGpu) -> str:
+    # Most processes are in none: not worth finding out which of them compute.
+    if not any(process.pod or process.container for process in gpu.processes or ()):
+        return ""
     # A dict instead of a set: it keeps the order of the processes.
     names = dict.fromkeys(
         name
@@ -70,28 +71,44 @@ def _container(gpu: JudgedGpu) -> str:
     return " ".join(names)
 
 
-def _figure(field: str, unit: Unit) -> Callable[[JudgedGpu], str]:
+def _model(gpu: JudgedGpu) -> str:
+    return short_model(gpu.name) if gpu.name else UNKNOWN
+
+
+def _number_format(unit: Unit) -> Callable[[OptionalNumber], str]:
     if unit == "percent":
-        return lambda gpu: format_percent(getattr(gpu, field))
+        return format_percent
     suffix = {"celsius": "°", "watts": " W", "megahertz": " MHz"}.get(unit, "")
-    return lambda gpu: _with_unit(getattr(gpu, field), suffix)
+    return lambda value: UNKNOWN if value is None else f"{value:.0f}{suffix}"
 
 
-CELL_FORMATTERS: dict[str, Callable[[JudgedGpu], str]] = {
-    **{figure.table: _figure(figure.field, figure.unit) for figure in GPU_FIGURES if figure.table},
+class _Figure(NamedTuple):
+    """A column with one number: how it is read and formatted."""
+
+    read: Callable[[JudgedGpu], OptionalNumber]
+    format: Callable[[OptionalNumber], str]
+
+
+_FIGURES = {
+    figure.table: _Figure(attrgetter(figure.field), _number_format(figure.unit))
+    for figure in GPU_FIGURES
+    if figure.table
+}
+_TEXTS: dict[str, Callable[[JudgedGpu], str]] = {
     "PCIE": _pcie,
     "PERF": lambda gpu: gpu.performance_state or UNKNOWN,
-    "MODEL": lambda gpu: short_model(gpu.name) if gpu.name else UNKNOWN,
+    "MODEL": _model,
     "CONTAINER": _container,
 }
+TABLE_COLUMNS = {*_FIGURES, *_TEXTS}
 
 
-def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> GpuRow:
-    """Return the row of a GPU with the cells of the given columns."""
+def gpu_row(gpu: JudgedGpu, *, show_model: bool) -> GpuRow:
+    """Return the row of a GPU, without the cells of other columns than its model."""
     return GpuRow(
         index=str(gpu.index),
         state=gpu.verdict.state,
-        cells={name: CELL_FORMATTERS[name](gpu) for name in names},
+        cells={"MODEL": _model(gpu)} if show_model else {},
         memory=memory_cell(gpu.memory_used_bytes, gpu.memory_total_bytes, shared=gpu.memory_shared),
         holder=holder_variants(gpu),
         gpu=gpu,
@@ -100,12 +117,28 @@ def gpu_row(gpu: JudgedGpu, names: Iterable[str]) -> GpuRow:
 
 def add_column(rows: Iterable[GpuRow], name: str) -> set[str]:
     """Format the cells of one more column, and return its distinct texts."""
-    format_cell, texts = CELL_FORMATTERS[name], set[str]()
+    if name in _FIGURES:
+        return _add_figure(rows, name, _FIGURES[name])
+    format_cell, texts = _TEXTS[name], set[str]()
     for row in rows:
         if row.gpu is not None:
             text = row.cells[name] = format_cell(row.gpu)
             texts.add(text)
     return texts
+
+
+def _add_figure(rows: Iterable[GpuRow], name: str, figure: _Figure) -> set[str]:
+    # Each value is formatted once: a large table has few different ones.
+    texts: dict[OptionalNumber, str] = {}
+    read, format_value = figure
+    for row in rows:
+        if row.gpu is not None:
+            value = read(row.gpu)
+            text = texts.get(value)
+            if text is None:
+                text = texts[value] = format_value(value)
+            row.cells[name] = text
+    return {*texts.values()}
 
 
 def instance_row(instance: JudgedInstance, number: int) -> GpuRow:

@@ -1,6 +1,6 @@
 """Layout of the GPU table: choose the columns that fit the width, and format rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -55,6 +55,8 @@ class TableLayout(Struct, frozen=True):
     bar_width: int
     used_columns: int = 0
     """The display width of everything before WHO."""
+    alignments: tuple[tuple[str, Callable[[str, int], str], int], ...] = ()
+    """Name, function and width of each column."""
 
     def __post_init__(self) -> None:
         # Once per layout, not once per row.
@@ -62,6 +64,8 @@ class TableLayout(Struct, frozen=True):
         bar = self.bar_width + len(_GAP) if self.bar_width else 0
         used = sum(self.widths[name] + len(_GAP) for name in names) + bar
         force_setattr(self, "used_columns", used)
+        columns = [(name, _alignment(name), self.widths[name]) for name in self.names]
+        force_setattr(self, "alignments", tuple(columns))
 
     def without(self, name: str) -> "TableLayout":
         """Return the layout without one column."""
@@ -75,7 +79,8 @@ def choose_layouts(rows: Sequence[GpuRow], columns: int) -> tuple[TableLayout, T
 
     The first has no column for the model of a GPU, the second has one.
     """
-    widths, added = _widths(rows), dict[str, set[str]]()
+    added = {name: add_column(rows, name) for name in DEFAULT_COLUMNS}
+    widths = _widths(rows, added)
     without, with_model = (
         _choose_layout(rows, columns, dict(widths), added, show_model=show)
         for show in (False, True)
@@ -155,20 +160,17 @@ def _width(name: str, least: int, texts: Iterable[str]) -> int:
     return min(width, _MAX_WIDTHS.get(name, width))
 
 
-def _widths(rows: Sequence[GpuRow]) -> dict[str, int]:
+def _widths(rows: Sequence[GpuRow], texts: Mapping[str, set[str]]) -> dict[str, int]:
+    """Return the widths of all columns; `texts` has those of the columns that are always there."""
     # Every column is at least as wide as its header.
     widths = {name: max(4, len(name)) for name in (*DEFAULT_COLUMNS, *OPTIONAL_COLUMNS, "MODEL")}
     widths |= {"#": 2, "STATE": 6, "FAN": 3, "ECC": 3, "MEMORY": 6}
-    for name in rows[0].cells if rows else ():
-        widths.setdefault(name, 0)
     # By distinct texts, of which a large table has few.
-    texts: dict[str, set[str]] = {name: set() for name in widths}
-    texts["#"] = {row.index for row in rows}
-    texts["STATE"] = {row.state for row in rows}
-    for row in rows:
-        for name, cell in row.cells.items():
-            texts[name].add(cell)
-    for name, cells in texts.items():
+    instances = [row.cells["UTIL"] for row in rows if row.gpu is None]
+    models = {model for row in rows if (model := row.cells.get("MODEL"))}
+    shown = {**texts, "UTIL": {*texts["UTIL"], *instances}, "MODEL": models}
+    shown |= {"#": {row.index for row in rows}, "STATE": {row.state for row in rows}}
+    for name, cells in shown.items():
         widths[name] = _width(name, widths[name], cells)
     used, total = _memory_widths(rows)
     widths |= {"USED": used, "MEMORY": max(widths["MEMORY"], used + total)}
@@ -213,12 +215,12 @@ def row_spans(row: GpuRow, layout: TableLayout, columns: int) -> list[Span]:
     variants, who_columns = _who_variants(row, layout), columns - layout.used_columns
     if row.is_blank and display_width(variants[-1]) > who_columns:
         return [*spans, (variants[0], row.state)]
-    for name, text in _cells(row, layout):
-        if name == "MEMORY":
-            spans += _memory(row, layout)
-        else:
-            spans.append((text, role))
-        spans.append((_GAP, None))
+    if role is None and row.profile is None:
+        spans += _plain_cells(row, layout)
+    else:
+        for name, text in _cells(row, layout):
+            spans += _memory(row, layout) if name == "MEMORY" else [(text, role)]
+            spans.append((_GAP, None))
     who = longest_fitting(variants, who_columns)
     spans.append((who, _WHO_ROLES.get(row.state)))
     return spans
@@ -231,33 +233,39 @@ def _who_variants(row: GpuRow, layout: TableLayout) -> tuple[str, ...]:
     return tuple(f"{row.profile} {text}" for text in row.holder)
 
 
+def _plain_cells(row: GpuRow, layout: TableLayout) -> list[Span]:
+    """Return the cells of a whole GPU without colours, as few spans: nearly all rows are such."""
+    cells, spans, texts = row.cells, list[Span](), list[str]()
+    for name, align, width in layout.alignments:
+        if name == "MEMORY":
+            spans = [("".join(texts), None), *_memory(row, layout)]
+            texts = [_GAP]
+        else:
+            texts += align(cells.get(name, UNKNOWN), width), _GAP
+    return [*spans, ("".join(texts), None)]
+
+
 def _cells(row: GpuRow, layout: TableLayout) -> Iterable[tuple[str, str]]:
     """Yield each column and its text; a MIG profile spans the columns only a whole GPU has."""
-    if row.profile is None:
-        # As below, for the rows that nearly all are.
-        cells_of, widths = row.cells, layout.widths
-        for name in layout.names:
-            if name == "MEMORY":
-                yield name, ""
-            elif name in _LEFT_ALIGNED:
-                yield name, align_left(cells_of.get(name, UNKNOWN), widths[name])
-            else:
-                yield name, align_right(cells_of.get(name, UNKNOWN), widths[name])
-        return
     names = list(layout.names)
-    if "TEMP" in names:
+    if row.profile is None:
+        cells, empty = dict[str, str](), UNKNOWN
+    elif "TEMP" in names:
         start, end = names.index("TEMP"), names.index("MEMORY")
         width = sum(layout.widths[name] + len(_GAP) for name in names[start:end]) - len(_GAP)
         names[start:end] = ["PROFILE"]
-        cells = {"PROFILE": align_left(row.profile, width)}
+        cells, empty = {"PROFILE": align_left(row.profile, width)}, ""
     else:
-        cells = {}
+        cells, empty = {}, ""
     for name in names:
         if name in cells or name == "MEMORY":
             yield name, cells.get(name, "")
             continue
-        align = align_left if name in _LEFT_ALIGNED else align_right
-        yield name, align(row.cells.get(name, ""), layout.widths[name])
+        yield name, _alignment(name)(row.cells.get(name, empty), layout.widths[name])
+
+
+def _alignment(name: str) -> Callable[[str, int], str]:
+    return align_left if name in _LEFT_ALIGNED else align_right
 
 
 def _memory(row: GpuRow, layout: TableLayout) -> list[Span]:

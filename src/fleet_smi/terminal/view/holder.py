@@ -81,9 +81,11 @@ def _free_variants(device: JudgedDevice) -> TextVariants:
 
 
 def _user_variants(device: JudgedDevice, processes: Sequence[Process]) -> TextVariants:
+    idle = device.verdict.idle_seconds
+    if len(processes) == 1 and processes[0].user and not (idle or device.verdict.notes):
+        return (processes[0].user,)  # as nearly all GPUs in use
     users = owners(processes)
     unseen = sum(owner(process) == HIDDEN_USER for process in compute_or_all_processes(processes))
-    idle = device.verdict.idle_seconds
     idle_text = [f"idle {format_elapsed(idle)}"] if idle and idle >= _MIN_IDLE_SECONDS else []
     # The names already say how many users share it and how many processes are hidden.
     notes = [note for note in device.verdict.notes if note.kind not in ("shared", "hidden")]
@@ -101,6 +103,8 @@ def _user_variants(device: JudgedDevice, processes: Sequence[Process]) -> TextVa
 
 def _note_variants(texts: Sequence[str], notes: Sequence[Note]) -> TextVariants:
     """Return these texts with the notes, in full and in short."""
+    if not notes:
+        return (SEPARATOR.join(texts),)
     full = SEPARATOR.join([*texts, *(note.words for note in notes)])
     short = SEPARATOR.join([*texts, *(_short_note(note) for note in notes)])
     return (full,) if short == full else (full, short)

@@ -30,10 +30,11 @@ _Line = list[Span]
 
 
 class _NodeTable(Struct, frozen=True):
-    """A node and the rows of its table."""
+    """A node and the rows of its table; a node with several models has a column for them."""
 
     node: NodeView
     rows: list[tuple[JudgedDevice, GpuRow]]
+    is_mixed: bool
 
 
 class _Page(Struct, frozen=True):
@@ -61,7 +62,7 @@ def render(
     local: ToLocalTime = to_local_time,
 ) -> str:
     """Return the whole screen, ending in a newline; no line is wider than `columns`."""
-    nodes = [_NodeTable(node, _rows(node)) for node in view.nodes]
+    nodes = [_node_table(node) for node in view.nodes]
     # One layout over all nodes, so that the columns of their tables line up.
     rows = [row for table in nodes for _, row in table.rows]
     layout, mixed_layout = gpu_table.choose_layouts(rows, columns)
@@ -94,7 +95,7 @@ def _lines(view: FleetView, page: _Page) -> Iterator[_Line]:
     for table in page.nodes:
         yield _heading(table.node, page)
         yield from _problem_lines(table.node, page)
-        layout = page.mixed_layout if _is_mixed(table.node) else page.layout
+        layout = page.mixed_layout if table.is_mixed else page.layout
         # The header is repeated only where it differs from the one above.
         if table.rows and (header := gpu_table.header_spans(layout)) != last_header:
             yield header
@@ -168,22 +169,14 @@ def _free_count(node: NodeView) -> str:
     return f"{text}, {pluralize(instances, 'MIG instance')} free" if instances else text
 
 
-def _rows(node: NodeView) -> list[tuple[JudgedDevice, GpuRow]]:
-    """Return each GPU and MIG instance with its cells; none for a silent node."""
-    if node.silent:
-        return []
-    names: tuple[str, ...] = gpu_table.DEFAULT_COLUMNS
-    if _is_mixed(node):
-        names += ("MODEL",)
+def _node_table(node: NodeView) -> _NodeTable:
+    """Return each GPU and MIG instance with its row; none for a silent node."""
+    is_mixed = len(count_models(node.gpus)) > 1
     rows: list[tuple[JudgedDevice, GpuRow]] = []
-    for gpu in node.gpus:
-        rows.append((gpu, gpu_row(gpu, names)))
+    for gpu in () if node.silent else node.gpus:
+        rows.append((gpu, gpu_row(gpu, show_model=is_mixed)))
         rows += [(each, instance_row(each, at)) for at, each in enumerate(gpu.instances)]
-    return rows
-
-
-def _is_mixed(node: NodeView) -> bool:
-    return len(count_models(node.gpus)) > 1
+    return _NodeTable(node, rows, is_mixed)
 
 
 def _node_lines(table: _NodeTable, layout: TableLayout, page: _Page) -> Iterator[_Line]:
