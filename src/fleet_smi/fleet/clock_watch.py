@@ -5,6 +5,7 @@ Pure: the caller reads both clocks.
 
 # Two clocks cannot be read at the same instant, and both are corrected by a little all the time.
 _TOLERANCE_SECONDS = 1.0
+_SKEW_WARNING_SECONDS = 60.0
 
 
 class ClockWatch:
@@ -31,3 +32,8 @@ class ClockWatch:
         else:
             step = (now - before[0]) - (elapsed - before[1])
         return step if abs(step) > _TOLERANCE_SECONDS else 0.0
+
+
+def is_clock_wrong(skew_seconds: float) -> bool:
+    """Return whether a node's clock differs so much from the hub's that it is worth a warning."""
+    return abs(skew_seconds) > _SKEW_WARNING_SECONDS

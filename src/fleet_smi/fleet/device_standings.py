@@ -154,6 +154,28 @@ class DeviceStandings(Mapping[str, Standing]):
         self._at, self._skew, self._figures = timing.at, timing.skew, sample.figures
         return transitions
 
+    def marks(self) -> list[int | None]:
+        """Return the mark of each GPU (`LiveStanding.mark`), in the order of the latest sample."""
+        thresholds, gpus = self._thresholds, self._gpus
+        used = (
+            [gpu.memory_used_bytes for gpu in gpus]
+            if self._figures is None
+            else self._figures.gpus[_MEMORY]
+        )
+        if not len(self._live) == len(self._of_gpus) == len(gpus) == len(used):
+            return []  # there are instances, or all standings are new
+        return [
+            live.mark(memory, gpu, thresholds)
+            for live, memory, gpu in zip(self._of_gpus, used, gpus, strict=True)
+        ]
+
+    def judged_gpu(self, position: int) -> tuple[Gpu, Verdict]:
+        """Return one GPU of the latest sample, and the verdict on it."""
+        latest = self._latest(live := self._of_gpus[position])
+        if latest.gpu is None:
+            raise LookupError(f"no GPU at {position}")
+        return latest.gpu, live.standing(self._thresholds, latest).verdict
+
     def set_gpus(self, gpus: Sequence[Gpu]) -> None:
         """Set the GPUs of the latest sample, after a snapshot was made of it: to keep them once."""
         if len(gpus) == len(self._gpus):

@@ -12,26 +12,24 @@ from fleet_smi.fleet.figure_reports import MAX_AGE_ERROR_SECONDS, FigureReports
 from fleet_smi.fleet.fleet_change import FleetChange, late_change, node_change
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
+from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_limit import MAX_NODES
 from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, restore_node
 from fleet_smi.fleet.node_views import NodeViews
 from fleet_smi.fleet.routes import Routes
 from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name
+from fleet_smi.fleet.silence import SilenceChecks
 from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.node_names import NodePlace
-from fleet_smi.model.rotation import Rotation
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.views import NodeParts, summarize_nodes
 
 __all__ = ["FleetChange", "FleetState", "NodeCheckpoint", "NodeParts", "StateTransition", "Via"]
-
-# A tick looks at this part of a large fleet; the hub ticks ten times a second.
-_SILENCE_CHECK_PARTS = 10
 
 
 class FleetState:
@@ -51,7 +49,7 @@ class FleetState:
         self._inventories = InventoryIndex()
         self.routes = Routes(self._nodes, self.remove, self._mark_dirty)
         self._dirty: set[str] = set()
-        self._silence_checks = Rotation[NodeState](_SILENCE_CHECK_PARTS)
+        self._silence_checks = SilenceChecks(self._nodes, thresholds, self._mark_dirty)
         self.revision = 0
         """Counts the changes: what was computed at a lower revision may be out of date."""
         self.delay_seconds = 0.0
@@ -96,6 +94,8 @@ class FleetState:
         # that this route works.
         if via is not None and (via != node.via or via not in node.vias or node.failures):
             self.routes.attach(via, node)
+            self.revision += 1
+            node.facts_revision = self.revision
         if not node.is_new(snapshot, is_recorded=is_recorded):
             return None
         # First the attribute, which is nearly always `None`.
@@ -117,6 +117,7 @@ class FleetState:
         node.address = address
         transitions = node.update(snapshot, at, self.thresholds)
         self._mark_applied(node.node_id)
+        node.facts_revision = self.revision
         return node_change(node, via, transitions, is_first=first)
 
     def add_target(self, via: Via) -> None:
@@ -222,17 +223,8 @@ class FleetState:
 
         Reports may be late by `delay_seconds` because the hub was busy: that is no silence.
         """
-        if delay_seconds > self.delay_seconds:
-            # Nodes that were silent may not be any more, and then become so again.
-            for node in self._nodes.values():
-                if node.wake_at == inf and node.sample is not None:
-                    node.wake_at = node.silent_at(self.thresholds)
-                    self._mark_dirty(node.node_id)
-        self.delay_seconds = delay_seconds
-        for node in self._silence_checks.next(self._nodes):
-            if node.wake_at < now - delay_seconds and node.node_id in self._nodes:
-                node.wake_at = inf  # once per silence: the next report sets it again
-                self._mark_dirty(node.node_id)
+        before, self.delay_seconds = self.delay_seconds, delay_seconds
+        self._silence_checks.tick(now, delay_seconds, before)
 
     @property
     def latest_report_at(self) -> float:
@@ -281,6 +273,11 @@ class FleetState:
         node = self._nodes.get(node_id)
         return None if node is None else self.views.parts(node, now, self.delay_seconds)
 
+    def live_node(self, node_id: str, now: float) -> LiveNode | None:
+        """Return one node that reports, for a comparison; `None` where `node_parts` is needed."""
+        node = self._nodes.get(node_id)
+        return None if node is None else self.views.live(node, now, self.delay_seconds)
+
     def node_by_route(self, via: Via) -> str | None:
         """Return the id of the node that a route leads to, if that is known."""
         return self.routes.node_id(via)
@@ -321,7 +318,8 @@ class FleetState:
 
     def _mark_applied(self, node_id: str) -> None:
         """Mark a node as changed by a report that could be applied."""
-        self._mark_dirty(node_id)
+        self.revision += 1
+        self._dirty.add(node_id)
         if self.faults:
             self.faults.clear("report", node_id)
             self.faults.clear("restore", node_id)
@@ -330,6 +328,8 @@ class FleetState:
         """Mark a node as changed."""
         self.revision += 1
         self._dirty.add(node_id)
+        if (node := self._nodes.get(node_id)) is not None:
+            node.facts_revision = self.revision
 
     def _update_inventory(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
         """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""

@@ -6,6 +6,7 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.fleet.clock_watch import is_clock_wrong
 from fleet_smi.fleet.device_standings import DeviceStandings, StateTransition
 from fleet_smi.fleet.inventory import Inventory, gpus_with_missing
 from fleet_smi.fleet.node_sample import NodeSample
@@ -25,7 +26,6 @@ from fleet_smi.model.views import NodeParts
 _by_index = attrgetter("index", "uuid")
 # A node's clock that is ahead of the hub's by more than this is wrong, not just imprecise.
 _CLOCK_AHEAD_SECONDS = 60.0
-_SKEW_WARNING_SECONDS = 60.0
 # These transports fetch only the latest report: gaps in the numbers are no loss there.
 _LATEST_ONLY = ("pull", "files")
 
@@ -58,13 +58,15 @@ class NodeState:
 
     `at` is when that snapshot was taken, by the hub's clock, and `wake_at` when the node
     becomes silent without a further report. `address` is where its reports come from, if that is
-    known, whatever it says itself.
+    known, whatever it says itself. `facts_revision` is the revision of the fleet at which more of
+    the node than figures and verdicts may have changed last.
     """
 
     __slots__ = (
         "_gpus",
         "address",
         "at",
+        "facts_revision",
         "failures",
         "given_labels",
         "given_name",
@@ -89,6 +91,7 @@ class NodeState:
         self._gpus: tuple[Gpu, ...] | None = ()
         self.address: str | None = None
         self.at, self.wake_at = -inf, inf
+        self.facts_revision = 0
         self.unrecorded_since: tuple[str | None, int, float] | None = None
         self.given_name: str | None = None
         self.saved_name: str | None = None  # of a checkpoint that could not be restored
@@ -296,7 +299,7 @@ class NodeState:
             silent=silent,
             via=via,
             trouble=self.failure_message,
-            clock_skew_seconds=skew if abs(skew) > _SKEW_WARNING_SECONDS else None,
+            clock_skew_seconds=skew if is_clock_wrong(skew) else None,
             missing_reports=0 if via in _LATEST_ONLY else self.sequences.missing,
             ssh_host=self.ssh_host,
             labels=snapshot.labels | self.given_labels,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import NewHome
+from fleet_smi.fleet.live_node import LiveNode, live_node
 from fleet_smi.fleet.machines import JOIN_AS_NEW, NEW_MACHINE_ID
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeState
@@ -54,6 +55,13 @@ class NodeViews:
         if not self._faults:
             return parts
         return replace(parts, node=self._with_faults(parts.node))
+
+    def live(self, node: NodeState, now: float, delay_seconds: float) -> LiveNode | None:
+        """Return a node for a comparison; `None` where its `parts` are needed."""
+        # Their texts depend on other nodes, and on the hub.
+        if self._faults or self._identities.twins(node.node_id):
+            return None
+        return live_node(node, now, self._thresholds, delay_seconds)
 
     def view(self, node: NodeState, now: float, delay_seconds: float) -> NodeView:
         """Return the view of a node."""

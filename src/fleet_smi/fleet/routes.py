@@ -63,6 +63,7 @@ class Routes:
                 # The address leads to another machine now; the old one stays listed as silent.
                 other.vias.discard(via)
                 other.failures.pop(via, None)
+                self._mark_dirty(other.node_id)
         self.add(via, node)
         node.via = via
         if node.failures.pop(via, None) is not None:

@@ -4,10 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.fleet.live_node import LiveNode
+from fleet_smi.hub.stream_facts import SentFacts
 from fleet_smi.model.fleet import State
 from fleet_smi.model.stream_payload import NodeFigures, NodePayload
-from fleet_smi.model.stream_payload_builder import node_figures, node_payload
+from fleet_smi.model.stream_payload_builder import column_figures, node_figures, node_payload
 from fleet_smi.model.views import build_summary
 from fleet_smi.wire.event import NodeFiguresDiff, StreamUpdate, diff_figures
 
@@ -24,6 +28,7 @@ class StreamDiff:
         self._last_number = 0
         self._nodes: dict[int, NodePayload] = {}
         self._figures: dict[int, NodeFigures] = {}
+        self._facts: dict[int, SentFacts] = {}
         # Updated as nodes change: to count every GPU each time would cost more than the diff.
         self._states = Counter[State]()
         self._reporting = 0
@@ -37,33 +42,38 @@ class StreamDiff:
         return self._numbers
 
     def full_state(self) -> StreamUpdate:
-        """The whole fleet as it was last sent, for a new subscriber: later diffs apply to it."""
-        nodes, figures = tuple(self._nodes.values()), tuple(self._figures.values())
-        return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures)
+        """All nodes as they were last sent."""
+        return StreamUpdate(
+            summary=self._summary,
+            nodes=tuple(self._nodes.values()),
+            figures=tuple(self._figures.values()),
+        )
 
     def diff(self, node_ids: Iterable[str], now: float) -> StreamUpdate | None:
-        """Return what changed in these nodes since they were last sent; `None` if nothing has.
+        """Compare these nodes with what was last sent; `None` when nothing has changed.
 
-        The result counts as sent. Nodes that the fleet no longer has are `removed`.
+        Nodes that the fleet no longer has are `removed`.
         """
         nodes: list[NodePayload] = []
         figures: list[NodeFigures | NodeFiguresDiff] = []
         removed: list[int] = []
         self.failed.clear()
         for node_id in node_ids:
-            parts = self._fleet.node_parts(node_id, now)
-            if parts is None:
-                removed += self._remove(node_id)
-                continue
-            number = self._number(node_id)
             try:
+                found = self._current(node_id, now)
+                if found is None:
+                    removed += self._remove(node_id)
+                    continue
+                payload, row = found
+                number = row.number
                 # Two parts: the figures change with every report, the rest hardly ever.
-                payload, row = node_payload(number, parts, now), node_figures(number, parts, now)
-                is_changed = payload != self._nodes.get(number)
+                known = self._nodes.get(number)
+                is_changed = payload is not known and payload != known
                 if not is_changed and row != self._figures[number]:
                     figures.append(diff_figures(self._figures[number], row))
             except Exception as error:  # noqa: BLE001  # the others are to be published
                 self.failed.add(node_id)
+                self._forget_facts(node_id)
                 self._fleet.faults.record("stream", node_id, error)
                 continue
             if is_changed:
@@ -89,6 +99,35 @@ class StreamDiff:
             self.failed.add(node_id)
             self._fleet.faults.record("stream", node_id, error)
 
+    def _current(self, node_id: str, now: float) -> tuple[NodePayload, NodeFigures] | None:
+        """The payload of a node as it is now; `None` if the fleet does not have it."""
+        live = self._fleet.live_node(node_id, now)
+        if live is not None and node_id in self._numbers:
+            found = self._update(self._numbers[node_id], live)
+            if found is not None:
+                return found
+        parts = self._fleet.node_parts(node_id, now)
+        if parts is None:
+            return None
+        number = self._number(node_id)
+        payload, row = node_payload(number, parts, now), node_figures(number, parts, now)
+        if live is None:
+            self._facts.pop(number, None)
+        else:
+            self._facts[number] = SentFacts(live, payload)
+        return payload, row
+
+    def _update(self, number: int, live: LiveNode) -> tuple[NodePayload, NodeFigures] | None:
+        """The payload of a node, made from the one before; `None` if too much has changed."""
+        facts, payload = self._facts.get(number), self._nodes.get(number)
+        if facts is None or payload is None or not facts.is_same_node(live):
+            return None
+        if changed := facts.changed_gpus(live, payload):
+            payload = replace(payload, gpus=changed)
+        total = live.memory_total_bytes
+        row = column_figures(number, live.figures, live.reported_at, total, facts.order)
+        return payload, row
+
     def _number(self, node_id: str) -> int:
         """The number that identifies a node in the stream; one that was removed gets a new one."""
         if node_id not in self._numbers:
@@ -97,12 +136,16 @@ class StreamDiff:
         return self._numbers[node_id]
 
     def _remove(self, node_id: str) -> list[int]:
+        self._forget_facts(node_id)
         number = self._numbers.pop(node_id, None)
         if number is None:
             return []
         self._drop_payload(number)
         self._figures.pop(number, None)
         return [number]
+
+    def _forget_facts(self, node_id: str) -> None:
+        self._facts.pop(self._numbers.get(node_id, 0), None)
 
     def _store_payload(self, payload: NodePayload) -> None:
         self._nodes[payload.number] = payload

@@ -6,6 +6,7 @@ from itertools import chain
 from fleet_smi.model.fleet import FleetView, NodeView, State, Verdict
 from fleet_smi.model.people import owners
 from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.snapshot_figures import GPU_FIELDS, HOST_FIELDS, Column, SnapshotFigures
 from fleet_smi.model.stream_payload import (
     DeviceFigures,
     FleetPayload,
@@ -19,6 +20,13 @@ from fleet_smi.model.views import NodeParts, split_node_view
 
 _MEBIBYTE_BITS = 20
 _MAX_VALUE = 1e9
+_BUSY, _MEMORY, _TEMPERATURE, _POWER = [
+    GPU_FIELDS.index(field)
+    for field in ("busy_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
+]
+_HOST_CPU, _HOST_MEMORY = [
+    HOST_FIELDS.index(field) for field in ("cpu_percent", "memory_used_bytes")
+]
 
 
 def fleet_payload(view: FleetView, numbers: Mapping[str, int]) -> FleetPayload:
@@ -52,7 +60,9 @@ def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
         labels=node.labels,
         driver_version=node.host.driver_version,
         site=node.site,
-        gpus=tuple([_gpu(gpu, verdict, verdicts, sampled_at) for gpu, verdict in parts.gpus]),
+        gpus=tuple(
+            [gpu_payload(gpu, verdict, verdicts, sampled_at) for gpu, verdict in parts.gpus]
+        ),
     )
 
 
@@ -78,6 +88,44 @@ def node_figures(number: int, parts: NodeParts, now: float) -> NodeFigures:
     )
 
 
+def column_figures(
+    number: int,
+    figures: SnapshotFigures,
+    reported_at: float,
+    memory_total_bytes: int | None,
+    order: Sequence[int] | None = None,
+) -> NodeFigures:
+    """Build the same from columns, of a node whose GPUs have no instances.
+
+    `order` has the positions of its GPUs in the columns, where these are not sorted.
+    """
+    gpus, host = figures.gpus, figures.host
+    busy, memory, heat, power = gpus[_BUSY], gpus[_MEMORY], gpus[_TEMPERATURE], gpus[_POWER]
+    if order is not None:
+        busy, memory, heat, power = [
+            tuple([column[position] for position in order])
+            for column in (busy, memory, heat, power)
+        ]
+    rows = map(
+        DeviceFigures,
+        _rounded(busy),
+        [None if used is None else used >> _MEBIBYTE_BITS for used in memory],
+        _rounded(heat),
+        _rounded(power),
+    )
+    cpu_percent = round_finite(host[_HOST_CPU])
+    memory_percent = _percent(host[_HOST_MEMORY], memory_total_bytes)
+    return NodeFigures(number, int(reported_at), cpu_percent, memory_percent, tuple(rows))
+
+
+def _rounded(column: Column) -> list[int | None]:
+    # Without a call for each: this runs for every GPU of the fleet every second or so.
+    return [
+        round(value) if value is not None and -_MAX_VALUE < value < _MAX_VALUE else None
+        for value in column
+    ]
+
+
 def unique_processes(gpu: Gpu) -> tuple[Process, ...] | None:
     """Return the processes on a GPU and its instances, each once; `None` when not readable."""
     if not gpu.instances:
@@ -91,9 +139,10 @@ def _sampled_at(node: NodeView, now: float) -> float | None:
     return None if node.age_seconds is None else now - node.age_seconds
 
 
-def _gpu(
+def gpu_payload(
     gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict], sampled_at: float
 ) -> GpuPayload:
+    """Build the facts of a GPU; `verdicts` has those on its instances."""
     return GpuPayload(
         uuid=gpu.uuid,
         index=gpu.index,

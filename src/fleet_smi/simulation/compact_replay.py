@@ -29,10 +29,11 @@ class CompactReplay:
 
     def __init__(self, scenario: FleetScenario, index: int, replay_seconds: float) -> None:
         self._scenario, self._index, self._replay_seconds = scenario, index, replay_seconds
-        # Random, and not by the number of the node: full reports are spread over the minutes.
-        self._full_seconds = _FULL_REPORT_SECONDS * (
-            0.5 + 0.5 * seeded_rng(scenario.nodes[index].node_id, "full").random()
-        )
+        # Random, and not by the number of the node: full reports and renewals, with which jobs
+        # begin and end, are spread over the minutes, from the first one on.
+        rng = seeded_rng(scenario.nodes[index].node_id, "full")
+        self._full_seconds = _FULL_REPORT_SECONDS * (0.5 + 0.5 * rng.random())
+        self._first_share: float | None = rng.random()
         self._full: SnapshotParts | None = None
         self._hub, self._run, self._base = "", 0, 0
         self._full_at = self._renew_at = 0.0
@@ -89,7 +90,8 @@ class CompactReplay:
             return False
         self._tails = [encode_tail(each) for each in reports if each is not None]
         self._position, self._step = 0, 1
-        self._renew_at = at + self._replay_seconds
+        share, self._first_share = self._first_share, None
+        self._renew_at = at + self._replay_seconds * (1.0 if share is None else share)
         return True
 
 

@@ -6,6 +6,7 @@ from math import inf
 
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.fleet.identity import NodeIdentities
+from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.fleet.node_state import NodeState, restore_node
 from fleet_smi.hub.cluster.remote_node import RemoteNode
 from fleet_smi.model.fleet import NodeView, State
@@ -160,6 +161,11 @@ class ClusterFleet(FleetState):
         if remote is None:
             return super().node_parts(node_id, now)
         return split_node_view(remote.view(now, self.delay_seconds))
+
+    def live_node(self, node_id: str, now: float) -> LiveNode | None:
+        """Return a node that this hub shows by its own reports; `None` for any other."""
+        shown = self._shown_remote(node_id, now)
+        return super().live_node(node_id, now) if shown is None else None
 
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from heapq import merge
 
 from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.hub.sites.sites import Sites
 from fleet_smi.model.fleet import NodeView
@@ -43,6 +44,10 @@ class ShownFleet:
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""
         return self._own.node(node_id, now) or self._sites.node(node_id, now)
+
+    def live_node(self, node_id: str, now: float) -> LiveNode | None:
+        """Return a node of the own fleet, for a comparison; `None` for any other."""
+        return self._own.live_node(node_id, now)
 
     def node_parts(self, node_id: str, now: float) -> NodeParts | None:
         """Return one node at one moment, in parts; `None` when it is unknown."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.units import GIB
 from fleet_smi.model.verdict.flapping import NO_RETURNS, forget_returns
 from fleet_smi.model.verdict.hysteresis import (
     SampleTiming,
@@ -24,7 +25,7 @@ from fleet_smi.model.verdict.hysteresis import (
 from fleet_smi.model.verdict.idle_users import track_idle_users
 from fleet_smi.model.verdict.judge import decide
 from fleet_smi.model.verdict.process_group import summarize_processes
-from fleet_smi.model.verdict.readings import MAX_WATTS, video_load
+from fleet_smi.model.verdict.readings import MAX_WATTS, total_memory, video_load
 from fleet_smi.model.verdict.steady_limits import NEVER_STEADY, steady_limits
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.throttling import throttle_kind
@@ -69,11 +70,13 @@ class LiveStanding:
 
     `judged` is the standing after the last sample that was judged in full or read. The attributes
     that are named as those of a `Window` are what steady samples have changed in it since.
-    `position` is that of the GPU among those of its node.
+    `position` is that of the GPU among those of its node. `changes` counts the samples that may
+    have changed more of the verdict than the figures in its reason.
     """
 
     __slots__ = (
         "_limits",
+        "changes",
         "full_from",
         "idle_from",
         "idle_users",
@@ -91,13 +94,14 @@ class LiveStanding:
 
     def __init__(self, standing: Standing) -> None:
         self._limits = NEVER_STEADY
-        self.position = 0
+        self.position = self.changes = 0
         self._set(standing)
 
     def _set(self, standing: Standing) -> None:
         """Continue from a standing; no sample is steady until one was judged in full."""
         window = standing.window
         self.judged = standing
+        self.changes += 1
         self.last_at = window.last_at
         self.steady_samples = 0
         self._limits = NEVER_STEADY
@@ -202,12 +206,14 @@ class LiveStanding:
             if is_idle:
                 if idle_from is None:
                     self.idle_from, self.full_from, self.peak = at, None, 0.0
+                    self.changes += 1
                 elif load > self.peak:
                     self.peak = load
             else:
                 self.worked_at = at
                 if idle_from is not None:
                     self.idle_from, self.peak = None, 0.0
+                    self.changes += 1
                 if load < FULL_PERCENT:
                     self.full_from = None
                 elif self.full_from is None:
@@ -217,6 +223,21 @@ class LiveStanding:
         elif self.low_power_from is None:
             self.low_power_from = at
         return True
+
+    def mark(self, memory_used_bytes: int | None, gpu: Gpu, thresholds: Thresholds) -> int | None:
+        """Return a number that differs when more of the verdict may than figures in its reason.
+
+        `None` where that may be so after any sample.
+        """
+        group = self.judged.group
+        may_stall = self.full_from is not None and self.low_power_from is not None
+        if may_stall or self.idle_users or group.desktop:
+            return None  # notes that depend on time, or on the memory of a display
+        held, used = group.memory_bytes, memory_used_bytes
+        if used is not None and held is not None and used - held > GIB and group.has_members:
+            is_noted = used - held > thresholds.memory_ceiling(total_memory(gpu))
+            return -self.changes if is_noted else self.changes
+        return self.changes
 
     def end_steadiness(self) -> None:
         """Let the next sample be judged in full: more of the device than its readings differs."""
