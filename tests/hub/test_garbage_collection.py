@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fleet_smi.hub import garbage_collection
 from fleet_smi.hub.garbage_collection import FullSearch, collect_often, short_collections
 
 
@@ -45,8 +46,11 @@ def test_a_search_takes_no_longer_with_a_large_fleet(searched: list[int]) -> Non
     assert len(fleet) == 1_000_000
 
 
-def test_objects_that_replace_others_are_searched_while_they_are_few(searched: list[int]) -> None:
+def test_objects_that_replace_others_are_searched_while_they_are_few(
+    searched: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python counts them against those that are freed, and would search them all together."""
+    monkeypatch.setattr(garbage_collection, "_SEARCH_SECONDS", 0.1)
     fleet: list[tuple[int, list[int]]] = [(number, []) for number in range(100_000)]
 
     async def report() -> None:

@@ -8,9 +8,11 @@ from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.model.snapshot_figures import (
     GPU_FIELDS,
     PROCESS_FIELDS,
+    MemoryLimits,
     SnapshotFigures,
     figures_of,
     list_processes,
+    memory_limits,
     with_figures,
 )
 from fleet_smi.model.verdict.throttling import throttle_kind
@@ -28,10 +30,16 @@ class NodeSample:
     looks at most of them.
     """
 
-    __slots__ = ("_figures", "_snapshot", "base", "sequence", "taken_at")
+    __slots__ = ("_figures", "_limits", "_snapshot", "base", "sequence", "taken_at")
 
-    def __init__(self, base: Snapshot, figures: SnapshotFigures | None = None) -> None:
+    def __init__(
+        self,
+        base: Snapshot,
+        figures: SnapshotFigures | None = None,
+        limits: MemoryLimits | None = None,
+    ) -> None:
         self.base = base
+        self._limits = limits
         self._figures = figures
         self._snapshot = base if figures is None else None
         self.taken_at = base.taken_at if figures is None else figures.taken_at
@@ -41,6 +49,17 @@ class NodeSample:
     def run_id(self) -> str | None:
         """The run of the agent that took it."""
         return self.base.run_id
+
+    def followed_by(self, figures: SnapshotFigures) -> "NodeSample":
+        """Return the next sample, in which only figures differ from this one."""
+        return NodeSample(self.base, figures, self._limits)
+
+    @property
+    def limits(self) -> MemoryLimits:
+        """The limits of the memory in use, which all samples have that follow by figures."""
+        if self._limits is None:
+            self._limits = memory_limits(self.base)
+        return self._limits
 
     @property
     def snapshot(self) -> Snapshot:
@@ -86,6 +105,9 @@ class NodeSample:
             ]
         old_memory, new_memory = old.processes[_MEMORY], new.processes[_MEMORY]
         old_conditions, new_conditions = old.processes[_CONDITION], new.processes[_CONDITION]
+        # A column that was not sent is that of the sample before.
+        if old_memory is new_memory and old_conditions is new_conditions:
+            return changed
         if old_memory != new_memory or old_conditions != new_conditions:
             changed += [
                 position

@@ -185,7 +185,7 @@ class NodeState:
 
         No snapshot is made where the figures cannot change a state.
         """
-        return self._update(NodeSample(self.latest.base, figures), None, at, thresholds)
+        return self._update(self.latest.followed_by(figures), None, at, thresholds)
 
     def _update(
         self, sample: NodeSample, gpus: tuple[Gpu, ...] | None, at: float, thresholds: Thresholds

@@ -18,9 +18,10 @@ from typing import Any
 # Before and while the event loop runs something long: new objects are searched after this many,
 # those that survived with them every fifth time.
 _THRESHOLDS = (50_000, 5, 1_000_000)
-# A search of what a thousand reports leave behind takes some milliseconds.
-_SEARCH_SECONDS = 0.1
-_SURVIVORS_EVERY, _FULL_SEARCH_EVERY = 10, 6000
+# Most of what a report makes is freed with the next one, and costs a search only in between: so
+# not too often. The thresholds keep each search short, however many nodes there are.
+_SEARCH_SECONDS = 2.0
+_SURVIVORS_EVERY, _FULL_SEARCH_EVERY = 10, 300
 # About as many as 20,000 nodes have.
 _MIN_FULL_SEARCH_OBJECTS = 2_000_000
 

@@ -32,9 +32,10 @@ from fleet_smi.wire.compact_codec import READABLE_VERSIONS
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
-_PUBLISH_SLOTS = 10
+# Each slot is a message to every subscriber, which costs as much as a report.
+_PUBLISH_SLOTS = 5
 # Nodes published per slot: the changes of a fleet of 2,000 nodes take two rounds.
-_MAX_PUBLISHED_PER_SLOT = 100
+_MAX_PUBLISHED_PER_SLOT = 200
 _RESTART_SECONDS = 30.0
 
 

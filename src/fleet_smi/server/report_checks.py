@@ -1,6 +1,5 @@
 """Checks of a decoded report: whether its sender may send it, and whether the hub can take it."""
 
-from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -59,10 +58,12 @@ class ReportChecks:
 
     def _merged(self, compact: CompactReport, identity: Identity) -> FigureReport | HttpError:
         node_id = identity.node_id or ""
-        report: FigureReport | HttpError = NEED_FULL
-        with suppress(NeedsFullReport):
+        report: FigureReport | HttpError
+        try:
             report = merge_report(compact, identity, self._hub.fleet, self._credentials)
             node_id = self._hub.pushed_node_id(report.base)
+        except NeedsFullReport:
+            report = NEED_FULL
         # Whether or not it has the base: a hub that continues from older data needs all since.
         return report if compact.hub == self._hub.receipt_id_of(node_id) else OUT_OF_ORDER
 

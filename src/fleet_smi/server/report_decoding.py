@@ -1,7 +1,6 @@
 """Decode the body of a report of either version, and find what a compact one builds on."""
 
 import time
-from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -10,7 +9,7 @@ from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.credentials import CredentialCache, Identity
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.model.snapshot_figures import SnapshotFigures, memory_limits
+from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.wire.compact import CompactReport, builds_on, merge
 from fleet_smi.wire.compact_codec import decode_compact, is_compact
 from fleet_smi.wire.report import Report, decode_report, sample_age
@@ -50,27 +49,28 @@ def merge_report(
 
     What follows from who sent it, is settled by this: the base was accepted from the sender.
     """
-    for latest in _latest_samples(identity, fleet, credentials):
-        if builds_on(compact, latest):
-            figures = merge(latest.figures, compact, memory_limits(latest.base))
+    node_id = identity.node_id
+    if node_id is not None:  # else an open hub: nothing proves whose figures these are
+        latest = fleet.figure_reports.base(node_id)
+        if latest is None or not builds_on(compact, latest):
+            latest = _latest_of_twins(compact, node_id, fleet, credentials)
+        if latest is not None:
+            figures = merge(latest.figures, compact, latest.limits)
             age_seconds = sample_age(compact.sent_at, compact.taken_at)
             return FigureReport(latest.base, figures, age_seconds)
     raise NeedsFullReport("it builds on a snapshot that is not the latest of its node")
 
 
-def _latest_samples(
-    identity: Identity, fleet: FleetState, credentials: CredentialCache
-) -> Iterator[NodeSample]:
-    """Yield the latest sample of the node that has the credential.
+def _latest_of_twins(
+    compact: CompactReport, node_id: str, fleet: FleetState, credentials: CredentialCache
+) -> NodeSample | None:
+    """Return the base of a report by another machine that was told apart from the node.
 
-    Then those of other machines that were told apart from it: they have a copy of its disk, and so
-    of its credential.
+    It has a copy of its disk, and so of its credential.
     """
-    if identity.node_id is None:
-        return  # an open hub: nothing proves whose figures these are
-    if (sample := fleet.figure_reports.base(identity.node_id)) is not None:
-        yield sample
-    for twin in fleet.identities.twins(identity.node_id):
+    for twin in fleet.identities.twins(node_id):
         sample = fleet.figure_reports.base(twin)
-        if sample is not None and not credentials.has_node_credential(twin):
-            yield sample
+        is_known = sample is not None and not credentials.has_node_credential(twin)
+        if is_known and sample is not None and builds_on(compact, sample):
+            return sample
+    return None

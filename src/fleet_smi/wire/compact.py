@@ -105,16 +105,15 @@ def merge(base: SnapshotFigures, report: CompactReport, limits: MemoryLimits) ->
 
     The columns of the base are shared, and no snapshot is made. The limits are those of the base.
     """
-    sizes = len(base.gpus[0]), len(base.instances[0]), len(base.processes[0])
-    gpus, instances, processes = _checked(report, sizes, limits)
+    _check_memory_limits(report, limits)
     _check_runs(report, len(base.run_seconds))
     return SnapshotFigures(
         taken_at=report.taken_at,
         sequence=report.sequence,
         host=base.host if report.host is None else report.host,
-        gpus=_merged(base.gpus, gpus),
-        instances=_merged(base.instances, instances),
-        processes=_merged(base.processes, processes),
+        gpus=_merged(base.gpus, report.gpus, GPU_CODES),
+        instances=_merged(base.instances, report.instances, {}),
+        processes=_merged(base.processes, report.processes, PROCESS_CODES),
         run_seconds=base.run_seconds if report.run_seconds is None else report.run_seconds,
     )
 
@@ -122,7 +121,10 @@ def merge(base: SnapshotFigures, report: CompactReport, limits: MemoryLimits) ->
 def expand(base: Snapshot, report: CompactReport) -> Snapshot:
     """Return the snapshot of a compact report; raise `NeedsFullReport` if it does not fit."""
     sizes = len(base.gpus), len(list_instances(base.gpus)), len(list_processes(base.gpus))
-    gpus, instances, processes = _checked(report, sizes, memory_limits(base))
+    _check_memory_limits(report, memory_limits(base))
+    gpus = _decoded(report.gpus, sizes[0], GPU_CODES)
+    instances = _decoded(report.instances, sizes[1], {})
+    processes = _decoded(report.processes, sizes[2], PROCESS_CODES)
     changed = with_columns(
         base,
         _named(GPU_FIELDS, gpus),
@@ -174,10 +176,18 @@ def _changes(old: Columns, new: Columns, codes: dict[int, FigureCode]) -> Change
     return tuple(changed)
 
 
-def _merged(columns: Columns, changes: Changes | None) -> Columns:
+def _merged(columns: Columns, changes: Changes | None, codes: dict[int, FigureCode]) -> Columns:
+    """Return the columns with those that changed, of as many values."""
     if changes is None:
         return columns
-    return tuple([old if new is None else new for old, new in zip(columns, changes, strict=True)])
+    size, merged = len(columns[0]), [*columns]
+    for position, column in enumerate(changes):
+        if column is not None:
+            if len(column) != size:
+                raise NeedsFullReport(f"a figure of {len(column)} instead of {size}")
+            code = codes.get(position)
+            merged[position] = column if code is None else code.decode_column(column)
+    return tuple(merged)
 
 
 def _named(fields: tuple[str, ...], changes: Changes | None) -> dict[str, Column]:
@@ -189,35 +199,25 @@ def _named(fields: tuple[str, ...], changes: Changes | None) -> dict[str, Column
     }
 
 
-def _checked(
-    report: CompactReport, sizes: tuple[int, int, int], limits: MemoryLimits
-) -> tuple[Changes | None, Changes | None, Changes | None]:
-    """Return the changes of GPUs, instances and processes, of which there are so many."""
-    gpus = _decoded(report.gpus, sizes[0], GPU_CODES)
-    instances = _decoded(report.instances, sizes[1], {})
-    if gpus is not None:
-        _check_memory(gpus[_GPU_MEMORY], limits.gpus)
-    if instances is not None:
-        _check_memory(instances[_INSTANCE_MEMORY], limits.instances)
-    return gpus, instances, _decoded(report.processes, sizes[2], PROCESS_CODES)
-
-
 def _decoded(changes: Changes | None, size: int, codes: dict[int, FigureCode]) -> Changes | None:
+    """Return the changes with their codes decoded, each of as many values as `size`."""
     if changes is None:
         return None
-    for column in changes:
-        if column is not None and len(column) != size:
-            raise NeedsFullReport(f"a figure of {len(column)} instead of {size}")
-    for position, code in codes.items():
-        if (numbers := changes[position]) is not None:
-            texts = code.decode_column(numbers)
-            changes = (*changes[:position], texts, *changes[position + 1 :])
-    return changes
+    nothing: Columns = ((None,) * size,) * len(changes)
+    merged = _merged(nothing, changes, codes)
+    return tuple([None if old is None else new for old, new in zip(changes, merged, strict=True)])
 
 
-def _check_memory(column: Column | None, limits: Column) -> None:
+def _check_memory_limits(report: CompactReport, limits: MemoryLimits) -> None:
+    if report.gpus is not None and (used := report.gpus[_GPU_MEMORY]) is not None:
+        _check_memory(used, limits.gpus)
+    if report.instances is not None and (used := report.instances[_INSTANCE_MEMORY]) is not None:
+        _check_memory(used, limits.instances)
+
+
+def _check_memory(column: Column, limits: Column) -> None:
     """Refuse more memory in use than there is: in a full report it becomes unknown."""
-    for used, limit in zip(column or (), limits, strict=False):
+    for used, limit in zip(column, limits, strict=False):
         if used is not None and limit is not None and used > limit:
             raise NeedsFullReport("more memory in use than there is")
 
