@@ -140,6 +140,7 @@ def describe_run(run: HubRun) -> str:
     rate, p99 = totals.reports_per_second, totals.worst_p99_milliseconds
     lines = [
         f"{run.label} × {GPUS} GPUs: {rate:.0f} reports/s acknowledged, {totals.failed} failed",
+        f"  {totals.body_bytes:.0f} bytes per report, {totals.compact_percent:.1f} % compact",
         f"  acknowledged within {p99:.1f} ms (the worst window's 99 of 100)",
         f"  {totals.core_share:.2f} of a core, {run.hub_bytes / 2**20:.0f} MiB resident",
         f"  {LISTENERS} listeners: {run.listener_bytes_per_second / 1024:.0f} KiB/s each, gzip",

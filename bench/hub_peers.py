@@ -68,7 +68,9 @@ def _bare_server(
     line = [str(PEERS[OURS].python), "-I", str(_SERVER), name, str(port)]
     server = stack.enter_context(LineProgram(line, environment))
     server.read_line()
-    load = [fleet_smi_program(), "simulate", "--to", f"http://127.0.0.1:{port}", "--token", "none"]
+    # The same bodies as those that the hub gets.
+    load = [fleet_smi_program(), "simulate", "--compact", "--token", "none"]
+    load += ["--to", f"http://127.0.0.1:{port}"]
     load += ["--nodes", str(size.nodes), "--gpus", str(size.gpus)]
     windows = _windows(server, load, size, environment)
     requests, body_bytes = map(int, server.request().split())

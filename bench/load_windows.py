@@ -13,6 +13,7 @@ from bench.peers import NotAvailable
 WINDOW_SECONDS = 5  # a load generator prints a line this often
 _WARM_UP_WINDOWS = 2
 _LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
+_BODIES = re.compile(r"(\d+) bytes each, ([\d.]+) % compact")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class LoadWindow:
     p99_milliseconds: float
     server_cpu_seconds: float
     load_cpu_seconds: float
+    body_bytes: float = 0.0
+    compact_percent: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,8 @@ class LoadTotals:
     failed: int
     worst_p99_milliseconds: float
     core_share: float
+    body_bytes: float
+    compact_percent: float
 
 
 def total(windows: Sequence[LoadWindow]) -> LoadTotals:
@@ -45,6 +50,8 @@ def total(windows: Sequence[LoadWindow]) -> LoadTotals:
         failed=sum(one.failed for one in windows),
         worst_p99_milliseconds=max(one.p99_milliseconds for one in windows),
         core_share=sum(one.server_cpu_seconds for one in windows) / seconds,
+        body_bytes=sum(one.body_bytes for one in windows) / len(windows),
+        compact_percent=sum(one.compact_percent for one in windows) / len(windows),
     )
 
 
@@ -63,7 +70,9 @@ def measure_windows(server_pid: int, load: LineProgram, seconds: float) -> Itera
     """Yield a window for each line that the load generator prints, for so many seconds."""
     at, server_cpu, load_cpu = time.monotonic(), cpu_seconds(server_pid), cpu_seconds(load.pid)
     for _ in range(max(1, round(seconds / WINDOW_SECONDS))):
-        acknowledged, failed, p99 = parse_load_line(load.read_line())
+        line = load.read_line()
+        acknowledged, failed, p99 = parse_load_line(line)
+        body_bytes, compact_percent = parse_bodies(line)
         began, server_before, load_before = at, server_cpu, load_cpu
         at = time.monotonic()
         server_cpu, load_cpu = cpu_seconds(server_pid), cpu_seconds(load.pid)
@@ -74,6 +83,8 @@ def measure_windows(server_pid: int, load: LineProgram, seconds: float) -> Itera
             p99_milliseconds=p99,
             server_cpu_seconds=server_cpu - server_before,
             load_cpu_seconds=load_cpu - load_before,
+            body_bytes=body_bytes,
+            compact_percent=compact_percent,
         )
 
 
@@ -83,6 +94,12 @@ def parse_load_line(line: str) -> tuple[int, int, float]:
     if match is None or not int(match[1]):
         raise NotAvailable(f"no report came through: {line.strip()}")
     return int(match[1]), int(match[2]), float(match[3])
+
+
+def parse_bodies(line: str) -> tuple[float, float]:
+    """Bytes of a report on average, and the percentage of compact ones; 0 where it has neither."""
+    match = _BODIES.search(line)
+    return (0.0, 0.0) if match is None else (float(match[1]), float(match[2]))
 
 
 def cpu_seconds(pid: int) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from bench import hub, load_windows
 from bench.hub_peers import LABELS, UVICORN
-from bench.load_windows import LoadWindow, parse_load_line
+from bench.load_windows import LoadWindow, parse_bodies, parse_load_line
 from bench.peers import NotAvailable
 from bench.report import MeasurementSeries, check_budget
 from fleet_smi.cli.commands.simulate import format_counters
@@ -21,6 +21,8 @@ WINDOW = LoadWindow(
     p99_milliseconds=12.0,
     server_cpu_seconds=0.6,
     load_cpu_seconds=0.9,
+    body_bytes=480.0,
+    compact_percent=98.5,
 )
 RUN = hub.HubRun(
     nodes=2000,
@@ -32,10 +34,12 @@ RUN = hub.HubRun(
 
 
 def test_the_output_of_the_load_generator_is_parsed() -> None:
-    tally = LoadCounters(sent=10_001, late=3, failed=2)
+    tally = LoadCounters(sent=10_000, late=3, failed=2, compact=9_900, sent_bytes=5_000_000)
     for _ in range(100):
         tally.acknowledge(0.01)
-    acknowledged, failed, p99 = parse_load_line(f"  2000 reports/s: {format_counters(tally)}\n")
+    line = f"  2000 reports/s: {format_counters(tally)}\n"
+    acknowledged, failed, p99 = parse_load_line(line)
+    assert parse_bodies(line) == (500.0, 99.0)
     assert (acknowledged, failed) == (100, 2)
     assert p99 == pytest.approx(10.0, rel=0.06)
 
@@ -51,6 +55,7 @@ def test_the_description_has_rate_cpu_share_and_delays() -> None:
     assert "2000 reports/s acknowledged, 0 failed" in text
     assert "0.12 of a core, 100 MiB resident" in text
     assert "20 KiB/s each" in text
+    assert "480 bytes per report, 98.5 % compact" in text
     assert "20 ms, p99" in text
     assert "at most 400 ms" in text
 

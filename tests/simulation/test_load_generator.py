@@ -15,6 +15,7 @@ from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo_fleet
 from fleet_smi.simulation.large_fleet import large_fleet
 from fleet_smi.simulation.load_generator import LoadGenerator
 from fleet_smi.simulation.scenario import RECENT_SECONDS, FleetScenario, last_hour, last_week
+from fleet_smi.wire.compact_codec import is_compact
 from tests.simulation.recording_hub import (
     JOIN_TOKEN,
     RecordingHub,
@@ -295,3 +296,34 @@ def test_joining_is_retried_until_the_hub_accepts() -> None:
     hub = RecordingHub()
     hub.join_statuses = [200, 503]
     join_all_nodes(hub)
+
+
+class BareHub(RecordingHub):
+    """A server that reads a body and answers `{}`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bodies: list[bytes] = []
+
+    def _answer(self, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
+        self.bodies.append(body)
+        return 200, b"{}"
+
+
+@pytest.mark.parametrize("always_compact", [True, False])
+def test_a_server_that_is_no_hub_can_be_sent_compact_reports(always_compact: bool) -> None:
+    hub = BareHub()
+
+    async def scenario(listener: socket.socket) -> LoadGenerator:
+        url = listener_url(listener)
+        load = LoadGenerator(small(1), url, token="none", always_compact=always_compact)
+        async with serve_hub(hub, listener):
+            await load.run(duration_seconds=5 * INTERVAL)
+        return load
+
+    with open_listener() as listener:
+        counters = asyncio.run(scenario(listener)).counters
+    compact = [is_compact(body) for body in hub.bodies]
+    assert any(compact) is always_compact
+    assert counters.compact == sum(compact)
+    assert counters.sent_bytes == sum(map(len, hub.bodies))

@@ -17,7 +17,8 @@ class LoadCounters(Struct, kw_only=True):
 
     `late` counts reports skipped because the previous one was still unacknowledged, or for lack
     of a connection; `failed` those the hub rejected permanently, or had not acknowledged at the
-    end. A retry does not count as `sent`. The buckets of `latency_histogram` grow by 5 % each.
+    end. A retry does not count as `sent`. `compact` of the sent ones were compact reports, and
+    `sent_bytes` is the size of all bodies. The buckets of `latency_histogram` grow by 5 % each.
     """
 
     sent: int = 0
@@ -25,6 +26,8 @@ class LoadCounters(Struct, kw_only=True):
     failed: int = 0
     late: int = 0
     lost_connections: int = 0
+    compact: int = 0
+    sent_bytes: int = 0
     latency_histogram: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
 
     def acknowledge(self, seconds: float) -> None:
@@ -54,6 +57,8 @@ class LoadCounters(Struct, kw_only=True):
             failed=self.failed - before.failed,
             late=self.late - before.late,
             lost_connections=self.lost_connections - before.lost_connections,
+            compact=self.compact - before.compact,
+            sent_bytes=self.sent_bytes - before.sent_bytes,
             latency_histogram=[
                 now - then
                 for now, then in zip(self.latency_histogram, before.latency_histogram, strict=True)

@@ -21,7 +21,8 @@ class LoadGenerator:
     With a `join_token` each node joins first and reports with the token it receives; with a
     `token` all nodes share that one. With `backfill` each node first sends snapshots of the
     past, like an agent whose hub was away. Figures made together are replayed for
-    `replay_seconds`, so that a core can simulate 10,000 nodes.
+    `replay_seconds`, so that a core can simulate 10,000 nodes. With `always_compact` reports are
+    compact even where the server does not answer that it can read them.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class LoadGenerator:
         token: str | None = None,
         backfill: Backfill = no_backfill,
         replay_seconds: float = 0.0,
+        always_compact: bool = False,
     ) -> None:
         self.counters = LoadCounters()
         self._interval_seconds = scenario.interval_seconds
@@ -53,6 +55,7 @@ class LoadGenerator:
                 token=token,
                 backfill=backfill,
                 replay_seconds=replay_seconds,
+                always_compact=always_compact,
             )
             for index in range(len(scenario.nodes))
         ]

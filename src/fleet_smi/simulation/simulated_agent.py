@@ -24,6 +24,7 @@ _CONNECT_TIMEOUT_SECONDS = 30.0
 _MAX_SNAPSHOTS = 400  # per report; a hub accepts 500
 _OK, _UNAUTHORIZED, _FORBIDDEN, _CONFLICT = 200, 401, 403, 409
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
+_NO_HUB = "0" * 16  # as long as the id of one
 
 
 Backfill = Callable[[float], Sequence[BackfillPoint]]
@@ -83,6 +84,7 @@ class SimulatedAgent:
         token: str | None = None,
         backfill: Backfill = no_backfill,
         replay_seconds: float = 0.0,
+        always_compact: bool = False,
     ) -> None:
         self._on_lost, self._on_refused = on_lost, on_refused
         self._scenario, self._index, self._hub, self._counters = scenario, index, hub, counters
@@ -95,6 +97,7 @@ class SimulatedAgent:
         self._latest: Snapshot | None = None
         self._has_credential = token is not None
         self._compact = CompactReplay(scenario, index, replay_seconds)
+        self._always_compact = always_compact
         self._compact_at: float | None = None
         self._sent_at: float | None = None
         self._sequence = 0
@@ -135,6 +138,7 @@ class SimulatedAgent:
 
     def _send(self, connection: RawConnection, body: bytes) -> None:
         self._sent_at = time.perf_counter()
+        self._counters.sent_bytes += len(body)
         connection.send_request(b"%s%d\r\n\r\n%s" % (self._head, len(body), body))
 
     def _next_compact(self, now: float) -> bytes | None:
@@ -146,6 +150,7 @@ class SimulatedAgent:
             self._sequence += 1
             self._compact_at = now
             self._counters.sent += 1
+            self._counters.compact += 1
         return body
 
     def _full_report(self, now: float) -> bytes:
@@ -264,6 +269,9 @@ class SimulatedAgent:
         if self._pending_points:
             self.send_report()
         elif self._has_credential and self._latest is not None:
+            if self._always_compact:
+                self._compact.begin(self._latest, _NO_HUB)
+                return
             with suppress(Undecodable):
                 receipt = decode_receipt(response.body)
                 if COMPACT_VERSION in receipt.versions:

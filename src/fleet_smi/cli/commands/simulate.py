@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interval", type=float, default=1.0, metavar="SECONDS", help="report every N seconds (1)")
     add("--for", type=float, dest="seconds", metavar="SECONDS", help="stop after N seconds")
     add("--seed", type=int, default=1, metavar="N", help="random seed of the fleet (1)")
+    add("--compact", action="store_true", help="send compact reports to a server that is no hub")
     credentials = parser.add_mutually_exclusive_group()
     credentials.add_argument("--join", metavar="TOKEN", help="join token; each node joins with it")
     credentials.add_argument("--token", help="one token for all nodes")
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         join_token=args.join,
         token=args.token,
         replay_seconds=_REPLAY_SECONDS,
+        always_compact=args.compact,
     )
     gc.freeze()  # the scenario lives as long as the process: exempt it from garbage collection
     try:
@@ -109,6 +111,9 @@ def format_counters(counters: "LoadCounters") -> str:
         parts.append(f"{counters.late} late")
     if counters.lost_connections:
         parts.append(f"{counters.lost_connections} connections lost")
+    if counters.sent:
+        share = 100 * counters.compact / counters.sent
+        parts.append(f"{counters.sent_bytes / counters.sent:.0f} bytes each, {share:.1f} % compact")
     p50 = counters.latency_quantile_seconds(0.5)
     p99 = counters.latency_quantile_seconds(0.99)
     if p50 is not None and p99 is not None:
