@@ -33,6 +33,10 @@ class FigureReports:
         self._apply_snapshot = apply_snapshot
         self._mark_applied = mark_applied
 
+    def node(self, node_id: str) -> NodeState | None:
+        """Return a node, if it is known."""
+        return self._nodes.get(node_id)
+
     def base(self, node_id: str) -> NodeSample | None:
         """Return what the next figures of a node build on, if it has reported."""
         node = self._nodes.get(node_id)

@@ -114,6 +114,11 @@ class NodeIdentities:
         machine.seen = True
         return machine.node_id
 
+    def known_machine(self, key: tuple[object, ...]) -> Machine | None:
+        """Return the machine that was last resolved by this `report_key`, unless it has a rival."""
+        machine = self._by_key.get(key)
+        return None if machine is None or machine.rival is not None else machine
+
     def node_id_of(self, snapshot: Snapshot, via: Via) -> str:
         """Return the id of the node that a snapshot was last resolved to."""
         machines = self._machines.get(snapshot.node_id, ())

@@ -13,7 +13,9 @@ from fleet_smi.fleet.clock_watch import ClockWatch
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint, Via
 from fleet_smi.fleet.node_limit import too_many_nodes
+from fleet_smi.hub.change_outputs import ChangeOutputs
 from fleet_smi.hub.checkpointing import CHECKPOINT_SLOTS, Checkpointer, checkpoint_slots
+from fleet_smi.hub.figure_delivery import FigureDelivery
 from fleet_smi.hub.history.recording.clock_steps import MAX_IGNORED_STEP_SECONDS
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.node_store import NodeStore
@@ -77,6 +79,8 @@ class Hub:
         self._checkpointer = Checkpointer(
             fleet, node_store, history, checkpoint_slots(checkpoint_seconds)
         )
+        self.outputs = ChangeOutputs(fleet, self.stream, history, self._checkpointer, clock)
+        self.figures = FigureDelivery(self)
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
         self._checkpoint_seconds = checkpoint_seconds
@@ -107,7 +111,7 @@ class Hub:
 
     def deliver(self, delivery: Delivery) -> None:
         """Apply what a source delivers: a snapshot, a failure, or the end of a failure."""
-        via, now = Via(delivery.source, delivery.target), self._read_clock()
+        via, now = Via(delivery.source, delivery.target), self.read_clock()
         result = delivery.result
         if isinstance(result, DeliveryError):
             self._record_failure(via, result, now)
@@ -131,12 +135,16 @@ class Hub:
                 return
             except Exception as error:  # noqa: BLE001  # one node must not stop its source
                 self.fleet.faults.record("report", node_id, error)
+        self.record_success(via)
+
+    def record_success(self, via: Via) -> None:
+        """Note that a target was reached."""
         if self._failures:
             self._failures.record_success(f"{via.source}:{via.target}")
 
     def _apply(self, snapshot: Snapshot, at: float, via: Via, delivery: Delivery) -> None:
         """Apply a snapshot that was taken at `at`, by the hub's clock."""
-        is_recorded = self._is_recorded(snapshot.node_id, via)
+        is_recorded = self.is_recorded(snapshot.node_id, via)
         figures = delivery.figures
         if figures is not None and snapshot is delivery.result:
             change = self.fleet.figure_reports.apply(
@@ -158,18 +166,7 @@ class Hub:
                 address=delivery.address,
                 is_recorded=is_recorded,
             )
-        for node_id in self.fleet.routes.take_joined():
-            if self.history is not None:
-                self.history.remove_node(node_id, self.clock())
-            self._checkpointer.invalidate(node_id)
-        if change is not None:
-            if change.transitions:
-                self.stream.prioritize(change.node_id)
-            if self.history is not None and is_recorded:
-                self.history.record(change)
-            # It fills a gap below a sequence number that may be called durable already.
-            if change.is_late:
-                self._checkpointer.invalidate(change.node_id)
+        self.outputs.pass_on(change, is_recorded=is_recorded)
 
     def _check_room(self, node_id: str, via: Via) -> None:
         """Raise `Refused` if this is a new node and the fleet is full."""
@@ -190,9 +187,12 @@ class Hub:
         """The id in receipts for the sender of a node's reports."""
         return self.receipt_id
 
-    def receipt(self, snapshot: Snapshot) -> Receipt:
-        """The receipt for the sender of this snapshot: up to which report its data is durable."""
-        node_id = self.pushed_node_id(snapshot)
+    def receipt(self, snapshot: Snapshot, node_id: str | None = None) -> Receipt:
+        """The receipt for the sender of this snapshot: up to which report its data is durable.
+
+        `node_id` is that of the node that it was applied to, where that is known.
+        """
+        node_id = node_id or self.pushed_node_id(snapshot)
         return Receipt(
             hub=self.receipt_id_of(node_id),
             kept=self._checkpointer.durable_sequence(snapshot, node_id),
@@ -268,7 +268,7 @@ class Hub:
         """Whether reports of the past can be recorded now; if not, agents should wait."""
         return self.history is None or not self.history.is_behind
 
-    def _is_recorded(self, _node_id: str, _via: Via) -> bool:
+    def is_recorded(self, _node_id: str, _via: Via) -> bool:
         """Whether the next report of a node can be recorded; else it has to be sent again."""
         return self._recording_gate.is_open()
 
@@ -301,7 +301,7 @@ class Hub:
                     )
             await asyncio.sleep(_RESTART_SECONDS)  # also after a source that just ended
 
-    def _read_clock(self) -> float:
+    def read_clock(self) -> float:
         """The time; where the clock was set, fleet and history continue from there."""
         now = self.clock()
         step = self._clock_watch.step_at(now, self._elapsed_clock())
@@ -319,7 +319,7 @@ class Hub:
         return now
 
     def _collect_changes(self) -> None:
-        now = self._read_clock()
+        now = self.read_clock()
         self.fleet.tick(now, self.report_delay.seconds)
         if self._recording_gate.reopen():
             self.receipt_id = secrets.token_hex(8)

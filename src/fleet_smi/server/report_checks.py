@@ -17,7 +17,7 @@ from fleet_smi.wire.compact import CompactReport
 from fleet_smi.wire.report import Report
 
 # A live report is never refused for this: it is small, and viewers wait for it.
-_BACKLOG_SECONDS = 60.0
+MAX_LIVE_SECONDS = 60.0
 
 
 class ReportSender(NamedTuple):
@@ -53,7 +53,7 @@ class ReportChecks:
             report = self._authorized(decoded, sender)
         if isinstance(report, HttpError):
             return report
-        is_backlog = _age_seconds(report) > _BACKLOG_SECONDS
+        is_backlog = _age_seconds(report) > MAX_LIVE_SECONDS
         return BEHIND if is_backlog and not self._hub.accepts_backlog else report
 
     def _merged(self, compact: CompactReport, identity: Identity) -> FigureReport | HttpError:

@@ -142,14 +142,15 @@ class ClusterHub(Hub):
             found.presence.extend(part.presence)
         return found
 
-    def _is_recorded(self, node_id: str, via: Via) -> bool:
+    def is_recorded(self, node_id: str, via: Via) -> bool:
+        """Whether the next report of a node can be recorded: only if this hub owns it."""
         if node_id not in self.fleet.owned:
             # An agent sends to one hub at a time. What several hubs poll belongs to the first of
             # them, as long as that reaches it.
             if via.source == "push" or not self.fleet.is_live_elsewhere(node_id, self.clock()):
                 self._claims.request(node_id)
             return False
-        return super()._is_recorded(node_id, via)
+        return super().is_recorded(node_id, via)
 
     def _restore(self) -> None:
         self.fleet.owned = self._ownership.epochs()
