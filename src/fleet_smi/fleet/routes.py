@@ -1,6 +1,6 @@
 """Routes of the fleet: which node each route leads to, as far as is known."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.fleet.via import Via
@@ -84,7 +84,9 @@ class Routes:
         if full.failures.pop(via, None) is not None or is_new:
             self._mark_dirty(full.node_id)
 
-    def take_joined(self) -> list[str]:
+    def take_joined(self) -> Sequence[str]:
         """Return and clear the ids of nodes that turned out to be a route of another node."""
+        if not self._joined:
+            return ()
         joined, self._joined = self._joined, []
         return joined

@@ -40,11 +40,17 @@ class TokenBucket:
 
     def overdraw(self, key: str, tokens: float, now: float) -> float:
         """Take that many tokens and return 0 unless the bucket is empty; else the time to wait."""
-        full_at = self._full_at.get(key, now)
-        wait_seconds = full_at - now - self._burst * self._refill_seconds
+        buckets, refill_seconds = self._full_at, self._refill_seconds
+        full_at = buckets.get(key)
+        if full_at is None:
+            self.spend(key, tokens, now)
+            return 0.0
+        wait_seconds = full_at - now - self._burst * refill_seconds
         if wait_seconds > 0:
             return wait_seconds
-        self.spend(key, tokens, now)
+        # As `spend` does, without a call: this runs for every report.
+        buckets[key] = (full_at if full_at > now else now) + tokens * refill_seconds
+        buckets.move_to_end(key)
         return 0.0
 
     def refund(self, key: str) -> None:
