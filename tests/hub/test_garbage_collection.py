@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.hub import garbage_collection
 from fleet_smi.hub.garbage_collection import FullSearch, collect_often, short_collections
 
 
@@ -46,20 +45,19 @@ def test_a_search_takes_no_longer_with_a_large_fleet(searched: list[int]) -> Non
     assert len(fleet) == 1_000_000
 
 
-def test_objects_that_replace_others_are_searched_while_they_are_few(
-    searched: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_objects_that_replace_others_are_searched_while_they_are_few(searched: list[int]) -> None:
     """Python counts them against those that are freed, and would search them all together."""
-    monkeypatch.setattr(garbage_collection, "_SEARCH_SECONDS", 0.1)
     fleet: list[tuple[int, list[int]]] = [(number, []) for number in range(100_000)]
 
     async def report() -> None:
-        collecting = asyncio.ensure_future(collect_often())
+        sent = 0
+        collecting = asyncio.ensure_future(collect_often(lambda: sent))
         searched.clear()
         reports = count()
         while len(searched) < 5:
             for number in islice(reports, 1_000):
                 fleet[number % len(fleet)] = (number, [])
+                sent += 1
             await asyncio.sleep(0.01)
         collecting.cancel()
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fleet_smi.cli.service_ready import notify_ready
@@ -96,7 +97,8 @@ def serve_until_signal(
         short_collections(),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        runner.run(_run_until_signal(server.reload, server.run, collect_often, *tasks))
+        collect = partial(collect_often, lambda: server.hub.reports_received)
+        runner.run(_run_until_signal(server.reload, server.run, collect, *tasks))
 
 
 async def _run_until_signal(

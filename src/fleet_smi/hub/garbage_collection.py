@@ -10,7 +10,7 @@ found by a full search once they are many.
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -18,9 +18,10 @@ from typing import Any
 # Before and while the event loop runs something long: new objects are searched after this many,
 # those that survived with them every fifth time.
 _THRESHOLDS = (50_000, 5, 1_000_000)
-# Most of what a report makes is freed with the next one, and costs a search only in between: so
-# not too often. The thresholds keep each search short, however many nodes there are.
-_SEARCH_SECONDS = 2.0
+# Most of what a report leaves behind is freed with the next one of its node: a search after that
+# finds less. But what some thousand reports leave behind takes many milliseconds to search.
+_SEARCH_SECONDS, _SEARCH_REPORTS = 2.0, 2000
+_CHECK_SECONDS = 0.1
 _SURVIVORS_EVERY, _FULL_SEARCH_EVERY = 10, 300
 # About as many as 20,000 nodes have.
 _MIN_FULL_SEARCH_OBJECTS = 2_000_000
@@ -43,14 +44,25 @@ class FullSearch:
         return True
 
 
-async def collect_often() -> None:
-    """Search new objects, and sometimes the survivors, until cancelled."""
+async def collect_often(count_reports: Callable[[], int] = lambda: 0) -> None:
+    """Search new objects, and sometimes the survivors, until cancelled.
+
+    `count_reports` returns the number of reports so far, which have left objects behind.
+    """
     full_search = FullSearch()
     for number in count(1):
-        await asyncio.sleep(_SEARCH_SECONDS)
+        await _wait_for_objects(count_reports)
         gc.collect(0 if number % _SURVIVORS_EVERY else 1)
         if number % _FULL_SEARCH_EVERY == 0:
             full_search.run_if_due()
+
+
+async def _wait_for_objects(count_reports: Callable[[], int]) -> None:
+    """Wait for the time of the next search, or less long where there are many reports."""
+    clock = asyncio.get_running_loop().time
+    until, most = clock() + _SEARCH_SECONDS, count_reports() + _SEARCH_REPORTS
+    while clock() < until and count_reports() < most:
+        await asyncio.sleep(_CHECK_SECONDS)
 
 
 @contextmanager
