@@ -1,5 +1,6 @@
 """Hysteresis: noise around a threshold does not make a verdict flap, events act immediately."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -129,7 +130,7 @@ def test_a_gpu_is_free_as_soon_as_its_process_ended() -> None:
     assert standings_of([at_work] * 9 + [lagging], 1.0)[-1].verdict.state == "free"
 
 
-def held_then(*loads: float, interval: float) -> list[str]:
+def held_then(*loads: float, interval: float) -> Sequence[str]:
     """States of a GPU whose process was idle for longer than the window, at each load after it."""
     idle = round(THRESHOLDS.idle_window_seconds / interval) + 5
     card = gpu(processes=(process(),), memory_used_bytes=16 * GIB, busy_percent=0.0)
