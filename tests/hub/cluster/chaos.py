@@ -1,10 +1,12 @@
 """A cluster under attack: kills hubs, NATS and PostgreSQL in turn, splits the network, restarts.
 
-    python -m tests.hub.cluster.chaos --nodes 600
+    python -m tests.hub.cluster.chaos --nodes 600 --interval 5 --before OLDER/src
 
 Three hubs in three network namespaces; NATS, PostgreSQL and half of the nodes are on the first
-host, the other half on the third. Prints how long each fault took to heal, and what was lost or
-doubled. Needs root.
+host, the other half on the third. With `--before`, hubs run an older version until they are
+upgraded one after the other, at the end. Each fault has healed once every hub that runs shows all
+nodes, none of them silent, and a hub that was killed owns none. What was lost or doubled is counted
+once every node has a receipt which says that all it reported is durable. Needs root.
 """
 
 import argparse
@@ -14,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,15 +24,18 @@ from fleet_smi.hub.cluster.leadership import Leadership
 from fleet_smi.hub.cluster.ownership import Ownership
 from fleet_smi.hub.cluster.state_database import open_shared_state
 from tests.hub.cluster.hub_processes import HubProcess, add_join_token
-from tests.hub.cluster.ledger_check import wait_for_ledger
-from tests.hub.cluster.simulated_nodes import ReportedNode
+from tests.hub.cluster.ledger_check import check_ledger, describe_faults
+from tests.hub.cluster.simulated_nodes import FINISH_SECONDS, ReportedNode
 from tests.machines import wait_until
 from tests.nats import Nats
 from tests.network_namespaces import NetworkHost, network
 from tests.postgres import Postgres, postgres_server
 
 _TIMEOUT_SECONDS = 180.0
-_OUTAGE_SECONDS = 8.0
+_OUTAGE_SECONDS = 20.0
+_ROW = "| {} | {} | {} | {} |"
+# The split comes first, while each hub has nodes: they stay where they went.
+_FAULTS = ("split", "hubs", "nats", "postgres", "upgrade")
 
 
 class NodesProcess:
@@ -56,7 +60,7 @@ class NodesProcess:
 
     def finish(self) -> list[ReportedNode]:
         """Wait until all is durable, and return what was reported."""
-        output, _ = self._process.communicate(timeout=_TIMEOUT_SECONDS)
+        output, _ = self._process.communicate(timeout=FINISH_SECONDS + _TIMEOUT_SECONDS)
         return msgspec.json.decode(output, type=list[ReportedNode])
 
 
@@ -77,70 +81,106 @@ class Chaos:
         self._hosts, self._hubs, self._nats = hosts, hubs, nats
         self._postgres, self._nodes = postgres, nodes
 
-    def run(self) -> None:
+    def run(self, faults: Sequence[str]) -> None:
         """Cause each fault, and print how long it took until all hubs showed all nodes."""
-        self._heal("start", lambda: None)
+        print(_ROW.format("fault", "healed after", "most silent nodes", "shown meanwhile"))
+        print(_ROW.format("---", "---", "---", "---"), flush=True)
+        self._heal("start of all", lambda: None)
+        for fault in faults:
+            getattr(self, f"_cause_{fault}")()
+
+    def _cause_split(self) -> None:
         third = self._hosts["third"]
-        # First, while each hub has nodes: they stay where they went.
-        self._heal("network split for 8 s", self._outage(third.disconnect, third.reconnect))
+        self._fail("third host cut off for {}", third.disconnect, third.reconnect)
+
+    def _cause_hubs(self) -> None:
         for hub in self._hubs:
-            self._heal(f"kill -9 {hub.name}", hub.kill, killed=hub)
-            self._heal(f"start {hub.name}", hub.start)
-        self._heal("kill -9 NATS for 8 s", self._outage(self._nats.kill, self._start_nats))
-        self._heal(
-            "kill PostgreSQL for 8 s", self._outage(self._postgres.kill, self._postgres.start)
-        )
+            self._heal(f"kill -9 of {hub.name} hub", hub.kill, killed=hub)
+            self._heal(f"start of {hub.name} hub", hub.start)
+
+    def _cause_nats(self) -> None:
+        self._fail("kill -9 of NATS for {}", self._nats.kill, self._start_nats)
+
+    def _cause_postgres(self) -> None:
+        self._fail("kill of PostgreSQL for {}", self._postgres.kill, self._postgres.start)
+
+    def _cause_upgrade(self) -> None:
         for hub in self._hubs:
-            self._heal(f"rolling restart of {hub.name}", hub.restart)
+            self._heal(f"upgrade of {hub.name} hub", hub.upgrade)
 
     def _start_nats(self) -> None:
         self._nats.start(*self._hosts["first"].command_prefix)
 
-    def _outage(self, begin: Callable[[], None], end: Callable[[], None]) -> Callable[[], None]:
-        def cause() -> None:
-            begin()
-            time.sleep(_OUTAGE_SECONDS)
-            problems = {hub.name: hub.problems() for hub in self._hubs}
-            print(f"    meanwhile: {problems}", flush=True)
-            end()
-
-        return cause
+    def _fail(self, name: str, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        """Begin a fault, look at what each hub says at its end, and wait until it has healed."""
+        begin()
+        time.sleep(_OUTAGE_SECONDS)
+        kinds = {hub.name: hub.problems() for hub in self._hubs}
+        silent = max([self._count_silent(hub) for hub in self._hubs])
+        self._heal(name.format(f"{_OUTAGE_SECONDS:g} s"), end, worst=silent, shown=kinds)
 
     def _heal(
-        self, name: str, cause: Callable[[], object], *, killed: HubProcess | None = None
+        self,
+        name: str,
+        cause: Callable[[], object],
+        *,
+        killed: HubProcess | None = None,
+        worst: int = 0,
+        shown: object = "",
     ) -> None:
         cause()
-        began, worst = time.monotonic(), 0
+        began = time.monotonic()
         problems = () if killed is None else ("cluster",)
+        healing = [hub for hub in self._hubs if hub is not killed]
 
-        def is_healed(hub: HubProcess) -> bool:
+        def is_healed() -> bool:
             nonlocal worst
-            if (summary := hub.summary()) is not None:
-                worst = max(worst, self._nodes - summary.nodes_reporting)
-            has_all_nodes = hub.sees(self._nodes, problems)
-            return has_all_nodes and not (killed and self._count_owned(killed))
+            worst = max([worst, *[self._count_silent(hub) for hub in healing]])
+            has_all = all(hub.sees(self._nodes, problems) for hub in healing)
+            return has_all and not (killed and self._count_owned(killed))
 
-        for hub in [hub for hub in self._hubs if hub is not killed]:
-            try:
-                wait_until(partial(is_healed, hub), _TIMEOUT_SECONDS)
-            except AssertionError:
-                print(f"{name}: {hub.name} did not heal: {hub.summary()} {hub.problems()}")
-        seconds = time.monotonic() - began
-        print(f"{name}: healed in {seconds:.1f} s, most silent nodes {worst}", flush=True)
+        try:
+            wait_until(is_healed, _TIMEOUT_SECONDS)
+        except AssertionError:
+            shown = [(hub.name, hub.summary(), hub.problems()) for hub in healing]
+            name += ": NOT HEALED"
+        healed = f"{time.monotonic() - began:.1f} s"
+        print(_ROW.format(name, healed, worst, shown or ""), flush=True)
+
+    def _count_silent(self, hub: HubProcess) -> int:
+        summary = hub.summary()
+        return 0 if summary is None else summary.nodes - summary.nodes_reporting
 
     def _count_owned(self, hub: HubProcess) -> int:
         """How many nodes a hub owns that is dead: 0 once all have gone to others."""
         return len(Ownership(self._state, hub.hub_id, self._leadership).owned())
 
 
+def _print_ledger(database: str, parts: Sequence[NodesProcess], interval: float) -> None:
+    """Wait until all that was reported is durable, and print what is wrong with it."""
+    began = time.monotonic()
+    for part in parts:
+        part.ask_to_finish()
+    reported = [node for part in parts for node in part.finish()]
+    print(f"\nall is durable after {time.monotonic() - began:.0f} s; {len(reported)} nodes")
+    for name, value in check_ledger(database, reported, interval)._asdict().items():
+        print(f"{name.replace('_', ' ')}: {value:g}", flush=True)
+    for line in describe_faults(database, reported, interval):
+        print(line, flush=True)
+
+
 def main() -> None:
     """Run all faults."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=600)
-    parser.add_argument("--interval", type=float, default=2.0)
+    parser.add_argument("--interval", type=float, default=5.0)
+    parser.add_argument("--before", help="source folder of the version to upgrade from")
+    parser.add_argument("--faults", nargs="+", choices=_FAULTS, default=_FAULTS)
+    parser.add_argument("--logs", help="folder to leave the logs of the hubs in")
     arguments = parser.parse_args()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-chaos-")))
+        made = stack.enter_context(tempfile.TemporaryDirectory(prefix="fleet-smi-chaos-"))
+        folder = Path(arguments.logs or made)
         hosts = stack.enter_context(network("first", "second", "third", "driver"))
         stack.enter_context(hosts.pop("driver").entered())
         first = hosts["first"]
@@ -151,8 +191,7 @@ def main() -> None:
         nats.start(*first.command_prefix)
         stack.callback(nats.kill)
         with postgres.database() as local:
-            database = postgres.over_network(local)
-            token = add_join_token(local)
+            database, token = postgres.over_network(local), add_join_token(local)
             hubs = [
                 HubProcess(
                     folder,
@@ -161,6 +200,7 @@ def main() -> None:
                     database,
                     host=host.address,
                     prefix=host.command_prefix,
+                    source=arguments.before,
                 )
                 for name, host in hosts.items()
             ]
@@ -172,11 +212,8 @@ def main() -> None:
                 NodesProcess(hosts[name], folder / name, half, token, urls, arguments.interval)
                 for name in ("first", "third")
             ]
-            Chaos(hosts, hubs, nats, postgres, local, 2 * half).run()
-            for part in parts:
-                part.ask_to_finish()
-            reported = [node for part in parts for node in part.finish()]
-            print(wait_for_ledger(local, reported, arguments.interval), flush=True)
+            Chaos(hosts, hubs, nats, postgres, local, 2 * half).run(arguments.faults)
+            _print_ledger(local, parts, arguments.interval)
             for hub in hubs:
                 hub.kill()
 

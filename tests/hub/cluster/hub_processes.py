@@ -33,7 +33,9 @@ class HubProcess:
         *,
         host: str = "127.0.0.1",
         prefix: tuple[str, ...] = (),
+        source: str | None = None,
     ) -> None:
+        """Create it; `source` is the folder of another version to run until `upgrade`."""
         self.name = name
         self.port = free_port()
         self.url = f"http://{host}:{self.port}"
@@ -49,6 +51,8 @@ class HubProcess:
             "FLEET_SMI_HUB_HISTORY": database,
             "FLEET_SMI_HUB_REMEMBER_INTERVAL": "1s",
         }
+        if source is not None:
+            self._environment["PYTHONPATH"] = source
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -78,6 +82,12 @@ class HubProcess:
     def restart(self) -> None:
         """End it as a service manager does, and start it again."""
         self.stop()
+        self.start()
+
+    def upgrade(self) -> None:
+        """Replace another version by this one, as a package manager does."""
+        self.stop()
+        self._environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
         self.start()
 
     def summary(self) -> Summary | None:

@@ -1,15 +1,16 @@
 """Simulated nodes that report through the real outlet of an agent, and know what they reported.
 
-    python -m tests.hub.cluster.simulated_nodes FOLDER COUNT PREFIX JOIN_TOKEN URL,URL,…
+    python -m tests.hub.cluster.simulated_nodes FOLDER COUNT PREFIX JOIN_TOKEN URL,URL,… INTERVAL
 
-The line "stop" on its input ends all processes, waits until everything is sent, and prints what was
-reported as JSON.
+The line "stop" on its input ends all processes. The nodes report on until a receipt says that the
+end of their processes is durable; then what was reported is printed as JSON.
 """
 
 import secrets
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,20 +20,39 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.failover_session import FailoverSession
+from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets.push import PushOutlet
+from fleet_smi.wire.report import Receipt
 from tests.builders import gpu, process
 from tests.machines import wait_until
 
-_PROCESS_SECONDS = 6.0
+_PROCESS_INTERVALS = 4
+"""How many reports of a node have the same process."""
+_REPORTS_AFTER_END = 3
+FINISH_SECONDS = 300.0
+"""How long all reports may take to become durable, after everything has healed."""
 
 
 class ReportedNode(Struct):
-    """What a node reported: up to which number, and which process from when to when."""
+    """What a node reported: from when on, up to which number, which process from when to when."""
 
     node_id: str
     run_id: str
+    begun: float = 0.0
+    ended: float = 0.0
     last_sequence: int = -1
     processes: dict[int, tuple[float, float]] = {}
+
+
+class ReceiptSession(FailoverSession):
+    """A session that knows the last receipt."""
+
+    kept: int | None = None
+
+    def _send(self, send: Callable[[HubSession], Receipt]) -> Receipt:
+        receipt = super()._send(send)
+        self.kept = receipt.kept
+        return receipt
 
 
 class _Node:
@@ -41,13 +61,15 @@ class _Node:
         self.reported = ReportedNode(f"id-of-{name}", secrets.token_hex(4))
         state = folder / name
         state.mkdir(parents=True)
-        session = FailoverSession.connect(",".join(urls), CredentialFile(str(state)), join_token)
-        self._buffer = ReportBuffer(None)
-        self.outlet = PushOutlet(session, self._buffer)
+        self._session = ReceiptSession.connect(
+            ",".join(urls), CredentialFile(str(state)), join_token
+        )
+        self.outlet = PushOutlet(self._session, ReportBuffer(None))
 
     def sample(self, interval: float, pid: int | None) -> None:
         reported, now = self.reported, time.time()
         reported.last_sequence += 1
+        reported.begun, reported.ended = reported.begun or now, now
         if pid is not None:
             first, _ = reported.processes.get(pid, (now, now))
             reported.processes[pid] = first, now
@@ -65,10 +87,9 @@ class _Node:
             )
         )
 
-    @property
-    def is_sent(self) -> bool:
-        """Whether a hub has received everything."""
-        return not self._buffer._waiting and self._buffer._in_flight is None
+    def is_durable(self, sequence: int) -> bool:
+        """Whether the last receipt says that everything up to this number is durable."""
+        return self._session.kept is not None and self._session.kept >= sequence
 
 
 class SimulatedNodes:
@@ -85,19 +106,15 @@ class SimulatedNodes:
         self._thread.start()
 
     def finish(self) -> list[ReportedNode]:
-        """End all processes, wait until a hub has all that was reported, and return it."""
+        """End all processes, wait until receipts say that this is durable, and return it."""
         self._is_ending = True
-        ending = [node.reported.last_sequence + 3 for node in self._nodes]
+        ending = [(node, node.reported.last_sequence + _REPORTS_AFTER_END) for node in self._nodes]
         wait_until(
-            lambda: all(
-                node.reported.last_sequence >= last
-                for node, last in zip(self._nodes, ending, strict=True)
-            )
+            lambda: all(node.is_durable(sequence) for node, sequence in ending), FINISH_SECONDS
         )
-        self._stop.set()
-        self._thread.join()
-        wait_until(lambda: all(node.is_sent for node in self._nodes))
         self.close()
+        for node, sequence in ending:
+            node.reported.last_sequence = sequence
         return [node.reported for node in self._nodes]
 
     def close(self) -> None:
@@ -115,8 +132,8 @@ class SimulatedNodes:
             for slot in range(done, due):
                 number = slot % count
                 # Processes of different nodes end at different times.
-                age = time.monotonic() - started + number % 7
-                pid = None if self._is_ending else 1000 + int(age / _PROCESS_SECONDS)
+                lifetime = slot // count + number % (2 * _PROCESS_INTERVALS)
+                pid = None if self._is_ending else 1000 + lifetime // _PROCESS_INTERVALS
                 self._nodes[number].sample(self._interval, pid)
             done = due
             self._stop.wait(0.01)

@@ -29,7 +29,8 @@ class ClusterFleet(FleetState):
         self._remote: dict[str, RemoteNode] = {}
         self._remote_dirty: set[str] = set()
         self._unpublished: set[str] = set()
-        self._unheard: frozenset[str] = frozenset()
+        self.unheard: frozenset[str] = frozenset()
+        """The hubs that were heard once, and are not now."""
 
     def apply_brief(self, hub: str, brief: BriefNode, now: float) -> RemoteNode | None:
         """Show a node as another hub does, unless what is shown is newer; return its record."""
@@ -37,13 +38,13 @@ class ClusterFleet(FleetState):
         at = -inf if view.age_seconds is None else now - view.age_seconds
         before = self._remote.get(view.node_id)
         if before is not None and before.hub != hub:
-            is_stale = before.is_silent(now) or before.hub in self._unheard
-            is_older = at <= before.at and before.hub not in self._unheard
+            is_stale = before.is_silent(now) or before.hub in self.unheard
+            is_older = at <= before.at and before.hub not in self.unheard
             # A hub that does not own it shows it only where its owner does not.
             if is_older or (brief.epoch is None and not is_stale):
                 return None
         node = self._remote[view.node_id] = RemoteNode(hub, view, at, self.thresholds)
-        node.is_unheard = hub in self._unheard
+        node.is_unheard = hub in self.unheard
         self._mark_remote_dirty(view.node_id)
         return node
 
@@ -112,9 +113,9 @@ class ClusterFleet(FleetState):
     def set_unheard(self, hubs: Collection[str]) -> None:
         """Mark the nodes of hubs that are not heard; they show it once they are silent."""
         unheard = frozenset(hubs)
-        if unheard == self._unheard:
+        if unheard == self.unheard:
             return
-        self._unheard = unheard
+        self.unheard = unheard
         for node in self._remote.values():
             is_unheard = node.hub in unheard
             if node.is_unheard != is_unheard:

@@ -17,7 +17,7 @@ from fleet_smi.hub.cluster.link import ClusterLink, HubName
 from fleet_smi.hub.cluster.node_store import SharedNodeStore
 from fleet_smi.hub.cluster.ownership import Ownership
 from fleet_smi.hub.cluster.recorder import ClusterRecorder
-from fleet_smi.hub.history.recording.rows import OpenIntervals
+from fleet_smi.hub.cluster.remote_history import ClusterHistory
 from fleet_smi.hub.hub import Hub
 from fleet_smi.model.fleet import NodeView
 
@@ -64,6 +64,7 @@ class ClusterHub(Hub):
         self.link = ClusterLink(
             bus, cluster_id, own, fleet, clock=self.clock, on_claimed=self._release
         )
+        self.remote_history = ClusterHistory(fleet, self.link.peers, history, self._ask)
 
     async def run(self) -> None:
         """Receive and publish until cancelled, beside the other hubs."""
@@ -123,24 +124,6 @@ class ClusterHub(Hub):
         existed = await super().remove(node_id)
         self.fleet.owned.pop(node_id, None)
         return existed
-
-    async def open_intervals(self, node_ids: Sequence[str] | None) -> OpenIntervals:
-        """Open intervals of these nodes, or of all, from the other hubs that answer."""
-        found = OpenIntervals([], [], [])
-        by_hub: dict[str, list[str]] = {}
-        for node_id in self.fleet.remote_ids() if node_ids is None else node_ids:
-            if (hub := self.fleet.hub_of(node_id)) is not None:
-                by_hub.setdefault(hub, []).append(node_id)
-        for hub, ids in by_hub.items():
-            request = requests.GetOpenIntervals(None if node_ids is None else tuple(ids))
-            try:
-                part = await self._ask(hub, request, OpenIntervals)
-            except Unreachable:
-                continue  # what is in the database
-            found.periods.extend(part.periods)
-            found.occupancies.extend(part.occupancies)
-            found.presence.extend(part.presence)
-        return found
 
     def is_recorded(self, node_id: str, via: Via) -> bool:
         """Whether the next report of a node can be recorded: only if this hub owns it."""
@@ -239,17 +222,7 @@ class ClusterHub(Hub):
             done = await super().remove(request.node_id)
             self.fleet.owned.pop(request.node_id, None)
             return requests.encode(done)
-        if isinstance(request, requests.GetOpenIntervals):
-            batch = self.history.open_batch(request.node_ids)
-            unwritten = self.history.pending_batch()
-            return requests.encode(
-                OpenIntervals(
-                    [*unwritten.periods, *batch.periods],
-                    [*unwritten.occupancies, *batch.occupancies],
-                    [*unwritten.presence, *batch.presence],
-                )
-            )
-        return None
+        return None if request is None else await self.remote_history.answer(request)
 
 
 async def _run_again(name: str, part: Callable[[], Awaitable[None]]) -> None:

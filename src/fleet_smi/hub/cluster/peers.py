@@ -108,6 +108,11 @@ class Peers:
             if monotonic - peer.heard_at > UNHEARD_SECONDS
         }
 
+    def name_of(self, hub: str) -> str:
+        """Return the name of the machine of a hub; its id if it was not heard yet."""
+        peer = self._peers.get(hub)
+        return hub if peer is None else peer.name
+
     def problem(self, monotonic: float) -> str | None:
         """The problem with other hubs, as text; `None` without one."""
         counts, problems = self._fleet.count_by_hub(), list[str]()

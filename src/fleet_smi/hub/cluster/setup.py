@@ -87,7 +87,8 @@ class ClusterSetup:
             leadership=self._leadership,
             **options,
         )
-        archive.queries.read_remote_intervals = hub.open_intervals
+        archive.queries.set_remote(hub.remote_history)
+        hub.remote_history.usage = archive.queries.current_usage
         return hub
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet_smi.fleet.fleet import FleetState
-from fleet_smi.hub.history.queries import service
+from fleet_smi.hub.history.queries import current_usage
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
 from fleet_smi.hub.history.storage.store import open_history
@@ -126,8 +126,8 @@ def test_usage_says_to_the_minute_when_the_history_begins(past: Past) -> None:
 def test_usage_says_since_when_its_figures_are_old(
     past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_MAX_AGE_SECONDS", 0.0)
-    monkeypatch.setattr(service, "_WRITE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(current_usage, "_MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(current_usage, "_WRITE_TIMEOUT_SECONDS", 0.2)
 
     def usages(end: float = NOON + 100) -> Usages:
         return asyncio.run(past.answers.usages(NOON - 10, end, "user", daily=False))

@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from fleet_smi.hub.history.queries.backfill import backfill_points, missing_starts
+from fleet_smi.hub.history.queries.current_usage import CurrentUsage, RemoteHistory
 from fleet_smi.hub.history.queries.merge_live import (
     StoredRowsAt,
     filter_batch,
@@ -27,7 +28,7 @@ from fleet_smi.hub.history.queries.sql import HistoryQueries
 from fleet_smi.hub.history.queries.strips import StripRuns, build_strips
 from fleet_smi.hub.history.queries.totals import GroupBy
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
-from fleet_smi.hub.history.recording.rows import NodeRow, OpenIntervals, WriteBatch
+from fleet_smi.hub.history.recording.rows import NodeRow, WriteBatch
 from fleet_smi.hub.history.series.series_row import GpuKey, SeriesRow
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.history.storage.store import HistoryStore
@@ -35,7 +36,6 @@ from fleet_smi.hub.history.storage.writer import HistoryWriter
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.history import (
-    Gap,
     GpuOccupancies,
     GpuOfNode,
     GpuPeriods,
@@ -49,14 +49,12 @@ _MAX_CONCURRENT_QUERIES = 2
 _MAX_UNCACHED_NODES = 50
 _NODES_PER_STEP = 8  # between which other tasks of the event loop run
 _CACHE_COST_FACTOR = 20  # what took 10 ms to collect is cached for 200 ms
-_WRITE_TIMEOUT_SECONDS, _WRITE_POLL_SECONDS = 10.0, 0.005
 _BUFFERED_SECONDS = 600.0
 """Figures older than this are in finished rows."""
 _MAX_AGE_SECONDS = 5.0
-"""The maximum age of the sums of the current hour, and of cached open intervals."""
+"""The maximum age of cached open intervals."""
 _MIN_BACKFILL_SECONDS = 1800.0
 """Less than this may be missing from a ribbon: a restarted hub skips some minutes."""
-ReadIntervals = Callable[[Sequence[str] | None], Awaitable[OpenIntervals]]
 _T = TypeVar("_T")
 _Args = ParamSpec("_Args")
 
@@ -80,16 +78,17 @@ class HistoryService:
         self._store, self._writer, self._retention = store, writer, retention
         self._queries = HistoryQueries(store)
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_QUERIES)
-        self._usage_lock = asyncio.Lock()
-        self._usage_written_at = -_MAX_AGE_SECONDS
-        self._usage_batch = 0
+        self.current_usage = CurrentUsage(recorder, writer, clock, self.nodes)
         self._oldest = inf
         self._open_lock = asyncio.Lock()
         self._open_cache, self._open_valid_until = WriteBatch(), 0.0
-        self.read_remote_intervals: ReadIntervals | None = None
-        """Reads what other hubs of a cluster hold open of nodes, or of all."""
+        self._remote: RemoteHistory | None = None
         self.yield_to_reports: Callable[[], Awaitable[None]] = _yield_to_event_loop
         """Is awaited between parts of work on the event loop; set by the server."""
+
+    def set_remote(self, remote: RemoteHistory) -> None:
+        """Add what the other hubs of a cluster have in memory to all answers."""
+        self._remote = self.current_usage.remote = remote
 
     async def nodes(self) -> list[NodeRow]:
         """Every node that ever reported."""
@@ -133,12 +132,14 @@ class HistoryService:
         batches = self._unwritten()
         ended = [row for batch in batches for row in batch.series if row.node_id == node_id]
         live = [*ended, *self._recorder.partial_rows([node_id])]
+        if self._remote is not None:
+            live += await self._remote.series_rows([node_id], None)
         return await self._run(self._queries.series, node_id, start, end, max_points, live)
 
     async def usages(self, start: float, end: float, by: GroupBy, *, daily: bool) -> Usages:
         """The usage sums of a range, the current hour included."""
-        await self._write_current_usage()
-        unwritten = self._unwritten_time()
+        await self.current_usage.write()
+        unwritten = self.current_usage.unwritten_time()
         not_before = self._clock() - self._retention.ledger_seconds
         found = await self._run(
             self._queries.usages, start, end, by, daily=daily, not_before=not_before
@@ -238,16 +239,14 @@ class HistoryService:
         """
         return [*self._writer.pending_batches(), self._recorder.pending_batch()]
 
-    async def _collect_open(
-        self, ids: Sequence[str], remote_ids: Sequence[str] | None
-    ) -> WriteBatch:
+    async def _collect_open(self, ids: Sequence[str], remote_ids: list[str] | None) -> WriteBatch:
         """Collect the open intervals of nodes; other tasks run in between.
 
         `remote_ids` are those to ask other hubs for, `None` for all.
         """
         collected = WriteBatch()
-        if self.read_remote_intervals is not None:
-            remote = await self.read_remote_intervals(remote_ids)
+        if self._remote is not None:
+            remote = await self._remote.open_intervals(remote_ids)
             collected.periods += remote.periods
             collected.occupancies += remote.occupancies
             collected.presence += remote.presence
@@ -265,36 +264,9 @@ class HistoryService:
         for first in range(0, len(ids), _NODES_PER_STEP):
             rows += self._recorder.rows_at(ids[first : first + _NODES_PER_STEP], at)
             await self.yield_to_reports()
+        if self._remote is not None:
+            rows += await self._remote.series_rows(None, at)
         return rows
-
-    async def _write_current_usage(self) -> None:
-        """Write the sums of the current hour, unless that was done recently."""
-        async with self._usage_lock:  # concurrent callers wait and see the same sums
-            now = time.monotonic()
-            if now - self._usage_written_at < _MAX_AGE_SECONDS:
-                return
-            ids = [node.node_id for node in await self.nodes()]
-            for first in range(0, len(ids), _NODES_PER_STEP):
-                # Through the recorder, whose batches are in order: these sums must not replace
-                # later ones of the same hour.
-                self._recorder.add_current_usage(ids[first : first + _NODES_PER_STEP])
-                await asyncio.sleep(0)
-            self._recorder.flush()
-            self._usage_batch = self._recorder.last_batch
-            while (
-                not self._writer.is_written(self._usage_batch)
-                and not self._writer.failures  # then waiting is of no use
-                and time.monotonic() - now < _WRITE_TIMEOUT_SECONDS
-            ):
-                await asyncio.sleep(_WRITE_POLL_SECONDS)
-            self._usage_written_at = now
-
-    def _unwritten_time(self) -> Gap | None:
-        """The time whose usage is not in the database yet; `None` where all is."""
-        if self._writer.is_written(self._usage_batch):
-            return None
-        slow = Gap(start=self._writer.written_until, end=None, why="the database is slow")
-        return self._writer.current_gap or slow
 
     def _fleet(self, at: float, live: WriteBatch) -> FleetView:
         queries = self._queries
