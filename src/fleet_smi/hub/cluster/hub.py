@@ -18,6 +18,7 @@ from fleet_smi.hub.cluster.node_store import SharedNodeStore
 from fleet_smi.hub.cluster.ownership import Ownership
 from fleet_smi.hub.cluster.recorder import ClusterRecorder
 from fleet_smi.hub.cluster.remote_history import ClusterHistory
+from fleet_smi.hub.cluster.shared_clock import SharedClock
 from fleet_smi.hub.hub import Hub
 from fleet_smi.model.fleet import NodeView
 
@@ -45,13 +46,15 @@ class ClusterHub(Hub):
         bus: MessageBus,
         ownership: Ownership,
         leadership: Leadership,
+        clock: SharedClock,
         **settings: Any,
     ) -> None:
-        super().__init__(fleet, sources, node_store, history, **settings)
+        super().__init__(fleet, sources, node_store, history, clock=clock, **settings)
         self._hub_id = hub_id
         self._shared_store = node_store
         self._ownership = ownership
         self._leadership = leadership
+        self._shared_clock = clock
         # The part of a receipt that changes with the owner of its node: an agent then sends
         # again what is not durable, as after a restart of the hub.
         self._generations: dict[str, int] = {}
@@ -61,9 +64,7 @@ class ClusterHub(Hub):
             ownership, history, is_settled=self._is_settled, on_claimed=self._on_claimed
         )
         own = HubName(hub_id, self.instance_id, name)
-        self.link = ClusterLink(
-            bus, cluster_id, own, fleet, clock=self.clock, on_claimed=self._release
-        )
+        self.link = ClusterLink(bus, cluster_id, own, fleet, clock=clock, on_claimed=self._release)
         self.remote_history = ClusterHistory(fleet, self.link.peers, history, self._ask)
 
     async def run(self) -> None:
@@ -72,6 +73,7 @@ class ClusterHub(Hub):
             ("link", lambda: self.link.run(self._answer)),
             ("claims", self._claims.run),
             ("leadership", self._leadership.run),
+            ("clock", self._shared_clock.run),
         ]
         tasks = [asyncio.create_task(_run_again(name, part)) for name, part in parts]
         try:

@@ -11,6 +11,7 @@ from fleet_smi.hub.cluster.bus import MessageBus, RequestHandler, logger
 from fleet_smi.hub.cluster.fleet import ClusterFleet
 from fleet_smi.hub.cluster.peers import Peers
 from fleet_smi.hub.cluster.publisher import ChangePublisher
+from fleet_smi.hub.cluster.shared_clock import SharedClock
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.wire.cluster import (
     Changes,
@@ -44,7 +45,7 @@ class ClusterLink:
         own: HubName,
         fleet: ClusterFleet,
         *,
-        clock: Callable[[], float],
+        clock: SharedClock,
         on_claimed: Callable[[str, str], None],
     ) -> None:
         self.on_credentials: Callable[[], None] = lambda: None
@@ -146,11 +147,9 @@ class ClusterLink:
             self._fleet.drop_outdated()
             # While there is no connection, that is the cause, and not each hub.
             error = self.bus.error
-            self.problem = (
-                self.peers.problem(time.monotonic())
-                if error is None
-                else f"no connection to NATS at {error}"
-            )
+            others = self.peers.problem(time.monotonic())
+            bus_problem = others if error is None else f"no connection to NATS at {error}"
+            self.problem = "; ".join(filter(None, (bus_problem, self._clock.problem))) or None
 
     def _presence(self, *, is_leaving: bool = False) -> HubPresence:
         return HubPresence(

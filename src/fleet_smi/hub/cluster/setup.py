@@ -20,6 +20,7 @@ from fleet_smi.hub.cluster.leadership import Leadership
 from fleet_smi.hub.cluster.node_store import SharedNodeStore
 from fleet_smi.hub.cluster.ownership import Ownership
 from fleet_smi.hub.cluster.recorder import ClusterRecorder
+from fleet_smi.hub.cluster.shared_clock import SharedClock
 from fleet_smi.hub.cluster.state_database import SharedState, open_shared_state
 from fleet_smi.hub.history.archive import Archive
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
@@ -40,6 +41,7 @@ class ClusterSetup:
         )
         self._hub_id = read_hub_id(folder)
         self._state: SharedState = open_shared_state(settings.history)
+        self._clock = SharedClock(self._state)
         self._leadership = Leadership(self._state, "leader", self._hub_id)
         self._ownership = Ownership(self._state, self._hub_id, self._leadership)
 
@@ -60,7 +62,14 @@ class ClusterSetup:
         """Open the shared history; this hub writes what it owns."""
         create = partial(ClusterRecorder, is_leader=self._ownership.is_leader)
         location = self._settings.history or ""
-        return Archive(location, retention, fleet, fence=self._ownership, create_recorder=create)
+        return Archive(
+            location,
+            retention,
+            fleet,
+            fence=self._ownership,
+            create_recorder=create,
+            clock=self._clock,
+        )
 
     def create_hub(
         self,
@@ -85,6 +94,7 @@ class ClusterSetup:
             bus=self._bus,
             ownership=self._ownership,
             leadership=self._leadership,
+            clock=self._clock,
             **options,
         )
         archive.queries.set_remote(hub.remote_history)

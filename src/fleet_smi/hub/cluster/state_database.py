@@ -99,6 +99,11 @@ def open_shared_state(url: str | None) -> SharedState:
     return SharedState(engine, schema, cluster_id)
 
 
+def read_time(connection: Connection) -> float:
+    """The time of the server, in seconds since 1970."""
+    return float(connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")) or 0.0)
+
+
 def quoted(schema: str) -> str:
     """The name of a schema as it is written in SQL."""
     return '"' + schema.replace('"', '""') + '"'

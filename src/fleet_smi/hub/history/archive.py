@@ -1,5 +1,6 @@
 """The history of one hub, wired together: store, writer, recorder and queries."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,11 +27,14 @@ class Archive:
         *,
         fence: WriteFence | None = None,
         create_recorder: Callable[[FleetState, HistoryWriter], HistoryRecorder] = HistoryRecorder,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = open_history(location, fence=fence)
-        self._writer = HistoryWriter(self._store, retention, fence=fence)
+        self._writer = HistoryWriter(self._store, retention, clock=clock, fence=fence)
         self.recorder = create_recorder(fleet, self._writer)
-        self.queries = HistoryService(self.recorder, self._store, self._writer, retention)
+        self.queries = HistoryService(
+            self.recorder, self._store, self._writer, retention, clock=clock
+        )
 
     @property
     def write_error(self) -> str | None:
