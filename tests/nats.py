@@ -12,8 +12,12 @@ from tests.ports import free_port
 class Nats:
     """One server, at `url`; what it carries is gone when it stops."""
 
-    def __init__(self, folder: Path, *, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, folder: Path, *, address: str = "127.0.0.1", configuration: str = ""
+    ) -> None:
+        """Create it; `configuration` is what its configuration file has besides the address."""
         self._folder = folder
+        self._configuration = configuration
         self._port = free_port()
         self._address = address
         self.url = f"nats://{address}:{self._port}"
@@ -23,7 +27,10 @@ class Nats:
         """Start it, and wait until it accepts connections; `prefix` runs it on another host."""
         log = self._folder / "nats.log"
         log.write_bytes(b"")
-        command = ["nats-server", "-a", self._address, "-p", str(self._port), "-l", str(log)]
+        settings = self._folder / "nats.conf"
+        settings.write_text(self._configuration)
+        command = ["nats-server", "-c", str(settings)]
+        command += ["-a", self._address, "-p", str(self._port), "-l", str(log)]
         self._process = subprocess.Popen([*prefix, *command])
         wait_until(lambda: b"Server is ready" in log.read_bytes())
 
@@ -36,10 +43,10 @@ class Nats:
 
 
 @contextmanager
-def nats_server(folder: Path) -> Iterator[Nats]:
+def nats_server(folder: Path, configuration: str = "") -> Iterator[Nats]:
     """Run a server for the duration of the block."""
     require_program("nats-server")
-    server = Nats(folder)
+    server = Nats(folder, configuration=configuration)
     server.start()
     try:
         yield server

@@ -47,6 +47,18 @@ def test_a_silent_server_times_out() -> None:
     assert "did not answer in 0.1 s" in str(error)
 
 
+def test_a_request_that_was_given_up_is_not_sent_later() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hub = HubConnection(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_seconds=0.1)
+        with pytest.raises(Unreachable):
+            hub.request("POST", "/", b"x" * (16 << 20))
+        # Not the end of the connection, before which all of the request would arrive.
+        accepted, _ = listener.accept()
+        with accepted, pytest.raises(ConnectionResetError):
+            while accepted.recv(1 << 20):
+                pass
+
+
 def test_another_protocol_is_an_error() -> None:
     with ScriptedServer([b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n"]) as peer:
         error = error_of(peer.url)

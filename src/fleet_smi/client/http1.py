@@ -6,6 +6,7 @@ its memory, and half of the time of sending a report.
 
 import contextlib
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,6 +16,8 @@ _MAX_DIGITS = 12  # of a length, before it is converted to a number
 _BODY_READ_BYTES = 64 << 10
 # Enough for the head and a receipt: allocating more would cost more than a small response.
 _HEAD_READ_BYTES = 4 << 10
+# On, with no time to wait: closing discards what is not sent yet. As two integers of C.
+_LINGER_NOT = b"\1\0\0\0\0\0\0\0" if sys.byteorder == "little" else b"\0\0\0\1\0\0\0\0"
 
 
 class ProtocolError(Exception):
@@ -47,6 +50,7 @@ class Http1Connection:
         # The last heads, which an agent sends and receives again with each report.
         self._sent_head: tuple[tuple[str, str, dict[str, str]], bytes] | None = None
         self._received_head: tuple[bytes, tuple[int, dict[str, str]]] | None = None
+        self._is_awaiting = False
         self.must_close = False
 
     def request(
@@ -54,6 +58,7 @@ class Http1Connection:
     ) -> Response:
         """Send a request and read its response; a body over `max_bytes` is a `ProtocolError`."""
         self._deadline = time.monotonic() + self._timeout_seconds
+        self._is_awaiting = True
         self._send(self._encode_request(method, path, body, headers))
         while True:
             status, response_headers = self._read_head()
@@ -63,6 +68,7 @@ class Http1Connection:
         # Surplus bytes would be taken for the response to the next request.
         wants_close = "close" in response_headers.get("connection", "").lower()
         self.must_close = wants_close or self._buffer != b""
+        self._is_awaiting = False
         return Response(status, response_headers, data)
 
     def open_stream(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
@@ -88,6 +94,10 @@ class Http1Connection:
     def close(self) -> None:
         """Close the socket; a thread that waits for a response is woken by the shutdown."""
         with contextlib.suppress(OSError):
+            if self._is_awaiting:
+                # Else the kernel goes on sending the request after a cut of the network, and a hub
+                # takes a report of minutes ago for one that is just now.
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 

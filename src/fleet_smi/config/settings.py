@@ -123,6 +123,7 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     cluster: tuple[str, ...]
     cluster_token: str | None
     cluster_token_file: str | None
+    cluster_open: bool
     history_keep_10s: float
     history_keep_1m: float
     history_keep_15m: float

@@ -238,6 +238,7 @@ SETTINGS: tuple[Setting, ...] = (
         "hub", "cluster", value_types.NATS_URLS, (), "NATS between hubs", ("nats://nats:4222",)
     ),
     *secret_rows("hub", "cluster_token", "the token that NATS requires"),
+    Setting("hub", "cluster_open", value_types.BOOLEAN, _OFF, "allow NATS without a token"),
     Setting(
         "hub",
         "history_keep_10s",

@@ -39,6 +39,16 @@ from fleet_smi.paths import ensure_private_folder
 DATABASE_FILE = "hub.db"
 _FileId = tuple[int, int]
 _LOCK_TIMEOUT_SECONDS = 5.0
+SERVER_CONNECT_ARGS: dict[str, int] = {
+    "connect_timeout": 5,
+    # Without these a query over a connection that was cut hangs for a quarter of an hour, and goes
+    # on minutes after the network is back.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,  # milliseconds
+}
+"""How a PostgreSQL server is connected to."""
 CORRUPTION_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 _REMEDY = (

@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from fleet_smi.errors import Undecodable
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.wire.sanitize import is_printable_json, sanitize_texts
 
 _PLAIN, _COMPRESSED = b"\x00", b"\x01"
 _COMPRESS_FROM_BYTES = 16 << 10
@@ -76,6 +77,7 @@ class CredentialsChanged(Struct, frozen=True, array_like=True, tag="credentials"
 
 Message = Changes | HubPresence | CredentialsChanged
 _encoder = msgspec.msgpack.Encoder()
+_json = msgspec.json.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
 _node_decoder = msgspec.msgpack.Decoder(BriefNode)
 
@@ -105,9 +107,19 @@ def decode_message(data: bytes) -> Message:
 def decode_brief(data: Raw) -> BriefNode:
     """Decode one node of a message; raise `Undecodable`."""
     try:
-        return _node_decoder.decode(data)
+        brief = _node_decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Undecodable(f"a node in a message of another hub: {error}") from None
+    return BriefNode(brief.number, brief.epoch, sanitize_view(brief.view))
+
+
+def sanitize_view(view: NodeView) -> NodeView:
+    """Return a node of another hub with printable texts, as its hub should have sent it."""
+    # Again: anybody who reaches the message bus can write to it.
+    encoded = _json.encode(view)
+    if is_printable_json(encoded):
+        return view
+    return msgspec.convert(sanitize_texts(msgspec.json.decode(encoded)), NodeView)
 
 
 def figure_rows(gpus: Iterable[Gpu]) -> tuple[FigureRow, ...]:

@@ -33,6 +33,8 @@ from tests.postgres import Postgres, postgres_server
 
 _TIMEOUT_SECONDS = 180.0
 _OUTAGE_SECONDS = 20.0
+_SLOW_SECONDS = 10.0
+_TOKEN = "between-hubs-only"
 _ROW = "| {} | {} | {} | {} |"
 # The split comes first, while each hub has nodes: they stay where they went.
 _FAULTS = ("split", "hubs", "nats", "postgres", "upgrade")
@@ -132,12 +134,16 @@ class Chaos:
         began = time.monotonic()
         problems = () if killed is None else ("cluster",)
         healing = [hub for hub in self._hubs if hub is not killed]
+        waited: list[tuple[float, list[str], int]] = []
 
         def is_healed() -> bool:
             nonlocal worst
             worst = max([worst, *[self._count_silent(hub) for hub in healing]])
-            has_all = all(hub.sees(self._nodes, problems) for hub in healing)
-            return has_all and not (killed and self._count_owned(killed))
+            unmet = [hub.name for hub in healing if not hub.sees(self._nodes, problems)]
+            owned = 0 if killed is None else self._count_owned(killed)
+            if unmet or owned:
+                waited.append((time.monotonic() - began, unmet, owned))
+            return not (unmet or owned)
 
         try:
             wait_until(is_healed, _TIMEOUT_SECONDS)
@@ -145,6 +151,8 @@ class Chaos:
             shown = [(hub.name, hub.summary(), hub.problems()) for hub in healing]
             name += ": NOT HEALED"
         healed = f"{time.monotonic() - began:.1f} s"
+        if waited and waited[-1][0] > _SLOW_SECONDS:
+            print(f"    waited last for {waited[-1]}: {[hub.problem_texts() for hub in healing]}")
         print(_ROW.format(name, healed, worst, shown or ""), flush=True)
 
     def _count_silent(self, hub: HubProcess) -> int:
@@ -187,7 +195,9 @@ def main() -> None:
         postgres = stack.enter_context(
             postgres_server(address=first.address, prefix=first.command_prefix)
         )
-        nats = Nats(folder, address=first.address)
+        nats = Nats(
+            folder, address=first.address, configuration=f'authorization {{ token: "{_TOKEN}" }}'
+        )
         nats.start(*first.command_prefix)
         stack.callback(nats.kill)
         with postgres.database() as local:
@@ -201,6 +211,7 @@ def main() -> None:
                     host=host.address,
                     prefix=host.command_prefix,
                     source=arguments.before,
+                    token=_TOKEN,
                 )
                 for name, host in hosts.items()
             ]

@@ -34,8 +34,12 @@ class HubProcess:
         host: str = "127.0.0.1",
         prefix: tuple[str, ...] = (),
         source: str | None = None,
+        token: str | None = None,
     ) -> None:
-        """Create it; `source` is the folder of another version to run until `upgrade`."""
+        """Create it; `source` is the folder of another version to run until `upgrade`.
+
+        `token` is that of NATS.
+        """
         self.name = name
         self.port = free_port()
         self.url = f"http://{host}:{self.port}"
@@ -51,6 +55,8 @@ class HubProcess:
             "FLEET_SMI_HUB_HISTORY": database,
             "FLEET_SMI_HUB_REMEMBER_INTERVAL": "1s",
         }
+        if token is not None:
+            self._environment["FLEET_SMI_HUB_CLUSTER_TOKEN"] = token
         if source is not None:
             self._environment["PYTHONPATH"] = source
         self._process: subprocess.Popen[bytes] | None = None
@@ -101,6 +107,12 @@ class HubProcess:
         if body is None:
             return None
         return [problem["kind"] for problem in msgspec.json.decode(body)["problems"]]
+
+    def problem_texts(self) -> list[str]:
+        """Its problems in detail."""
+        body = self._get("/api/v1/problems")
+        problems = [] if body is None else msgspec.json.decode(body)["problems"]
+        return [problem["detail"] for problem in problems]
 
     def sees(self, nodes: int, problems: Sequence[str] = ()) -> bool:
         """Whether it shows that many nodes, none of them silent, and has these problems only."""

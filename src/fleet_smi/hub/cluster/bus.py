@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.errors import Unreachable, UsageError
 from fleet_smi.failure_log import FailureLog
 
@@ -23,6 +24,8 @@ _RETRY_SECONDS, _CONNECT_SECONDS = 0.5, 2
 # Two unanswered pings are a lost connection: a split network is noticed within seconds.
 _PING_SECONDS, _MAX_PINGS = 2, 2
 _REQUEST_SECONDS = 3.0
+# Requests that are being answered; more than these are dropped, and time out.
+_MAX_REQUESTS = 200
 
 MessageHandler = Callable[[bytes], None]
 RequestHandler = Callable[[bytes], Awaitable[bytes | None]]
@@ -31,7 +34,9 @@ RequestHandler = Callable[[bytes], Awaitable[bytes | None]]
 class MessageBus:
     """Publishes and receives while it is connected; what is published meanwhile is dropped."""
 
-    def __init__(self, servers: Sequence[str], name: str, token: str | None = None) -> None:
+    def __init__(
+        self, servers: Sequence[str], name: str, token: str | None = None, *, is_open: bool = False
+    ) -> None:
         try:
             from nats.aio.client import Client
         except ImportError:
@@ -43,6 +48,8 @@ class MessageBus:
         self._servers = list(servers)
         self._name = name
         self._token = token
+        self._is_open = is_open
+        self._answers: set[asyncio.Task[None]] = set()
         self._failures = FailureLog(logger, "nats")
         self._error = "connecting"
         self.on_connected: Callable[[], None] = lambda: None
@@ -59,6 +66,16 @@ class MessageBus:
         where = ", ".join(urlsplit(server).netloc.rpartition("@")[2] for server in self._servers)
         return None if self.is_connected else f"{where}: {self._error}"
 
+    @property
+    def warning(self) -> str | None:
+        """Why the connection is not safe; `None` if it is."""
+        url = self._client.connected_url if self.is_connected else None
+        if self._is_open or url is None or is_loopback(url.hostname or ""):
+            return None
+        if self._client._server_info.get("auth_required"):
+            return None
+        return f"NATS at {url.netloc.rpartition('@')[2]} lets everybody in: make it require a token"
+
     async def run(
         self,
         broadcasts: str,
@@ -71,10 +88,20 @@ class MessageBus:
         async def handle_message(message: "Msg") -> None:
             on_message(message.data)
 
+        async def answer(message: "Msg") -> None:
+            try:
+                response = await on_request(message.data)
+                if message.reply and response is not None:
+                    await message.respond(response)
+            except Exception as error:  # noqa: BLE001  # of one request, whoever sent it
+                self._failures.record_failure(error)
+
         async def handle_request(message: "Msg") -> None:
-            response = await on_request(message.data)
-            if message.reply and response is not None:
-                await message.respond(response)
+            # In a task: one that takes long must not delay the others.
+            if len(self._answers) < _MAX_REQUESTS:
+                task = asyncio.create_task(answer(message))
+                self._answers.add(task)
+                task.add_done_callback(self._answers.discard)
 
         try:
             # With endless attempts this returns only once it is connected.
@@ -92,6 +119,9 @@ class MessageBus:
                 ping_interval=_PING_SECONDS,
                 max_outstanding_pings=_MAX_PINGS,
             )
+            # It may swallow a cancellation that comes while it connects.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError
             # One subscription for all broadcasts: they arrive in the order in which they were sent.
             await self._client.subscribe(broadcasts, cb=handle_message)
             await self._client.subscribe(requests, cb=handle_request)

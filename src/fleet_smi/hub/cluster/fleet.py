@@ -37,6 +37,8 @@ class ClusterFleet(FleetState):
         view = brief.view
         at = -inf if view.age_seconds is None else now - view.age_seconds
         before = self._remote.get(view.node_id)
+        if before is None and self.node_count >= self.max_nodes and view.node_id not in self._nodes:
+            return None  # each hub refuses more than these; it is not one of them that sends this
         if before is not None and before.hub != hub:
             is_stale = before.is_silent(now) or before.hub in self.unheard
             is_older = at <= before.at and before.hub not in self.unheard

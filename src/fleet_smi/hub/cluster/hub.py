@@ -21,6 +21,7 @@ from fleet_smi.hub.cluster.remote_history import ClusterHistory
 from fleet_smi.hub.cluster.shared_clock import SharedClock
 from fleet_smi.hub.hub import Hub
 from fleet_smi.model.fleet import NodeView
+from fleet_smi.wire.cluster import sanitize_view
 
 logger = logging.getLogger(__name__)
 _RESTART_SECONDS = 5.0
@@ -98,8 +99,7 @@ class ClusterHub(Hub):
                 pass  # what this hub has of it in brief
             else:
                 if found is not None:
-                    view: NodeView = found
-                    return view
+                    return sanitize_view(found)
         return await super().node_detail(node_id)
 
     async def label(

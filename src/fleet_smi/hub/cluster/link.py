@@ -149,7 +149,8 @@ class ClusterLink:
             error = self.bus.error
             others = self.peers.problem(time.monotonic())
             bus_problem = others if error is None else f"no connection to NATS at {error}"
-            self.problem = "; ".join(filter(None, (bus_problem, self._clock.problem))) or None
+            problems = bus_problem, self.bus.warning, self._clock.problem
+            self.problem = "; ".join(filter(None, problems)) or None
 
     def _presence(self, *, is_leaving: bool = False) -> HubPresence:
         return HubPresence(

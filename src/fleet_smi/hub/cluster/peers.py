@@ -7,6 +7,7 @@ from fleet_smi.errors import Undecodable
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.hub.cluster.fleet import ClusterFleet
 from fleet_smi.hub.cluster.remote_node import RemoteNode
+from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.units import format_duration
 from fleet_smi.wire.cluster import Changes, HubPresence, decode_brief
 
@@ -15,6 +16,8 @@ UNHEARD_SECONDS = 4.0
 """A hub that sent no sign of life for this long is not heard."""
 _MAX_CLOCK_DIFFERENCE_SECONDS = 5.0
 _RESEND_SECONDS = 1.0
+_MAX_PEERS = 200
+_MAX_NAME = 128
 
 
 class Peer:
@@ -88,7 +91,7 @@ class Peers:
         peer = self._heard(message.hub, message.instance, monotonic)
         if peer is None:
             return
-        peer.name = message.name
+        peer.name = sanitize_text(message.name, _MAX_NAME) or peer.hub
         peer.clock_difference = message.now - now
         if peer.sequence is None or peer.sequence < message.sequence:
             self._ask_again(peer, monotonic)
@@ -139,6 +142,9 @@ class Peers:
             return None
         peer = self._peers.get(hub)
         if peer is None:
+            # Ids are made by `read_hub_id`; anything else would be sent to as a subject of NATS.
+            if len(self._peers) >= _MAX_PEERS or not (len(hub) < _MAX_NAME and hub.isalnum()):
+                return None
             peer = self._peers[hub] = Peer(hub)
         if peer.instance != instance:
             peer.instance, peer.sequence, peer.numbers = instance, None, {}

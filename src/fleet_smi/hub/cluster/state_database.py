@@ -33,7 +33,6 @@ from fleet_smi.config.settings import HubSettings
 from fleet_smi.errors import StateError, UsageError
 from fleet_smi.hub import database
 
-_CONNECT_SECONDS = 5
 _SUFFIX = "_hub"
 # A hub that hangs in the middle of a transaction must not keep its locks.
 _SESSION_OPTIONS = (
@@ -119,7 +118,7 @@ def _engine(url: str | None) -> Engine:
         return create_engine(
             make_url(url).set(drivername="postgresql+psycopg"),
             pool_pre_ping=True,
-            connect_args={"connect_timeout": _CONNECT_SECONDS},
+            connect_args=database.SERVER_CONNECT_ARGS,
         )
     except ArgumentError:
         raise UsageError("hub.history is not the URL of a database") from None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,6 +18,10 @@ from fleet_smi.wire.event_reader import apply_event
 
 # A hub that restarts is away for a moment: its nodes become silent only after this time.
 _GRACE_SECONDS = 10.0
+# A node with 8 GPUs and their users has some 3 kB. What is shown is sent to every viewer.
+_MAX_NODE_BYTES = 256 << 10
+_MAX_DEVICES = 2048
+_encode = msgspec.json.Encoder().encode
 
 
 class Site(Struct, frozen=True):
@@ -56,8 +61,9 @@ class Sites:
         return sum([len(state.numbers) or 1 for state in self._sites.values()])
 
     def apply(self, name: str, kind: EventKind, event: Event, now: float) -> None:
-        """Apply an event of the stream of a site; raise `Undecodable` if it has too many nodes."""
+        """Apply an event of the stream of a site; raise `Undecodable` if it is too large."""
         state = self._sites[name]
+        _check_sizes(event)
         before = None if kind == "fleet" else state.fleet
         if kind == "change" and before is None:
             raise Undecodable("its stream began without the whole fleet")
@@ -158,6 +164,14 @@ class Sites:
     def _mark(self, node_ids: Iterable[str] | Mapping[str, int]) -> None:
         self.revision += 1
         self._dirty.update(node_ids)
+
+
+def _check_sizes(event: Event) -> None:
+    """Raise `Undecodable` if a node is larger than any machine is."""
+    if any(len(row.parts) > _MAX_DEVICES for row in event.figures):
+        raise Undecodable(f"one of its nodes has more than {_MAX_DEVICES} GPUs")
+    if any(len(_encode(node)) > _MAX_NODE_BYTES for node in event.nodes):
+        raise Undecodable(f"one of its nodes has more than {_MAX_NODE_BYTES >> 10} KiB")
 
 
 def _is_silent(state: _SiteState, now: float) -> bool:

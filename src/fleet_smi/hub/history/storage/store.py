@@ -25,7 +25,7 @@ from sqlalchemy.exc import (
 )
 
 from fleet_smi.errors import StateError, UsageError
-from fleet_smi.hub.database import CORRUPTION_CODES, sqlite_engine
+from fleet_smi.hub.database import CORRUPTION_CODES, SERVER_CONNECT_ARGS, sqlite_engine
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.database_files import (
     create_private_file,
@@ -55,7 +55,6 @@ _CONNECTION_PRAGMAS = (
     "wal_autocheckpoint=4000",  # hot pages change many times before they are copied once
     "cache_size=-16384",  # negative is KiB: 16 MiB
 )
-_CONNECT_SECONDS = 5
 _LOCK_POLL_SECONDS = 0.05
 _VACUUM_PAGES = 1024
 _SAMPLED_ROWS = 100
@@ -246,9 +245,8 @@ class HistoryStore:
         return engine
 
     def _make_server_engine(self, url: URL, **pool: int) -> Engine:
-        connect_args = {"connect_timeout": _CONNECT_SECONDS}
         try:
-            return create_engine(url, pool_pre_ping=True, connect_args=connect_args, **pool)
+            return create_engine(url, pool_pre_ping=True, connect_args=SERVER_CONNECT_ARGS, **pool)
         except ImportError:
             raise UsageError(
                 "a PostgreSQL history needs psycopg, which is not installed: "
