@@ -219,7 +219,7 @@ def main() -> None:
                 hub.start()
                 stack.callback(hub.kill)
             # Else the nodes back off, and what is measured is for how long.
-            wait_until(lambda: all(hub.summary() is not None for hub in hubs))
+            wait_until(lambda: all(hub.summary() for hub in hubs), _TIMEOUT_SECONDS)
             urls, half = ",".join(hub.url for hub in hubs), arguments.nodes // 2
             parts = [
                 NodesProcess(hosts[name], folder / name, half, token, urls, arguments.interval)
