@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import DeliveryError, UnsupportedVersion
-from fleet_smi.fleet.delivery import Source
+from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
+from fleet_smi.hub.figure_delivery import FigureRoute
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.problems import ProblemReport
@@ -26,6 +28,7 @@ from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.hub.sources.ssh import SshSource
 from fleet_smi.model.snapshot import Snapshot
+from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.node.buffer import ReportBuffer
 from fleet_smi.node.compact_base import CompactBase
 from fleet_smi.node.credential_file import CredentialFile as OwnCredentials
@@ -287,9 +290,32 @@ class PushTransport(AuthenticatedTransport, RawTransport):
     def running(self, first: Snapshot) -> Iterator[RecordedDeliveries]:
         """Run the hub's end first: it does not accept a report before."""
         # The hub, too: a compact report builds on what it has.
-        with run_source(self.source, self._hub.deliver) as deliveries:
+        with (
+            run_source(self.source, self._hub.deliver) as deliveries,
+            self._record_figures(deliveries),
+        ):
             self.send(first)
             yield deliveries
+
+    @contextmanager
+    def _record_figures(self, deliveries: RecordedDeliveries) -> Iterator[None]:
+        """Record figures that the server applies to a known node without the source, too."""
+        apply = self._hub.figures.apply
+
+        def record(
+            route: FigureRoute,
+            figures: SnapshotFigures,
+            age_seconds: float,
+            address: str | None,
+        ) -> None:
+            apply(route, figures, age_seconds, address)
+            base = route.node.base
+            deliveries.add(
+                Delivery(source="push", target=self.target, result=base, figures=figures)
+            )
+
+        with patch.object(self._hub.figures, "apply", record):
+            yield
 
     def error_after(self, action: Callable[[], None]) -> DeliveryError:
         """Return the error of the node's end: a hub that pushes do not reach sees nothing."""

@@ -1,5 +1,6 @@
 """Accessibility of each view in both themes, checked by axe."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.accessibility import accessibility_violations
@@ -11,6 +12,7 @@ from tests.server.threaded_hub import ThreadedHub
 PHONE = {"width": 390, "height": 844}
 
 
+@pytest.mark.timeout(300)  # many views, and axe takes seconds for each on a busy machine
 def test_every_view_is_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(reduced_motion="reduce")
     sign_in(page, lab, ADMIN)
