@@ -149,9 +149,10 @@ def _prepare(connection: Connection, schema: str) -> str:
     if schema not in inspect(connection).get_schema_names():
         connection.execute(text(f"CREATE SCHEMA {quoted(schema)}"))
     is_new = not inspect(connection).has_table("facts", schema)
-    database.metadata.create_all(connection)
     cluster_metadata.create_all(connection)
     if is_new:
+        # Not in an older database: its migrations create what it lacks.
+        database.metadata.create_all(connection)
         connection.execute(insert(database.facts), database.initial_facts())
     database.migrate_schema(connection, schema, database.MIGRATIONS)
     cluster_id = database.read_fact(connection, "cluster_id")
