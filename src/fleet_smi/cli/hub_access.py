@@ -9,7 +9,7 @@ import argparse
 import getpass
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +29,10 @@ _MODULES = (
     "fleet_smi.hub.users",
     "fleet_smi.wire.json",
     "sqlalchemy.dialects.sqlite.pysqlite",
+)
+_CLUSTER_MODULES = (
+    "fleet_smi.hub.cluster.state_database",
+    "sqlalchemy.dialects.postgresql.psycopg",
 )
 
 
@@ -55,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
     args.settings = load(flags={"hub.state": state})
     folder = Path(args.settings.hub.state)
     require_own_hub(folder, args.action, is_named=state is not None)
-    _become_owner(folder)
+    cluster_modules = _CLUSTER_MODULES if args.settings.hub.cluster else ()
+    _become_owner(folder, (*_MODULES, *cluster_modules))
     # Access may be granted before the hub's first start; the others need an existing state.
     if args.handler not in (_add_token, _add_user, _join_command):
         _require_state(args)
@@ -65,13 +70,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _become_owner(folder: Path) -> None:
+def _become_owner(folder: Path, modules: Sequence[str]) -> None:
     from importlib import import_module
 
     from fleet_smi.hub.state_folder import become_owner
 
     # Before: another user may not be able to read the folder that Python is installed in.
-    for module in _MODULES:
+    for module in modules:
         import_module(module)
     become_owner(folder)
 
@@ -80,7 +85,8 @@ def _require_state(args: argparse.Namespace) -> None:
     from fleet_smi.hub.database import DATABASE_FILE
 
     folder = Path(args.settings.hub.state)
-    if not (folder / DATABASE_FILE).exists():
+    # That of a cluster is in PostgreSQL.
+    if not (args.settings.hub.cluster or (folder / DATABASE_FILE).exists()):
         raise UsageError(f"no hub state in {folder}: give the hub's folder with --state")
 
 

@@ -69,6 +69,22 @@ def test_a_hub_refuses_the_database_of_another_cluster(
         start_hub("one", hub__history=other).stop()
 
 
+def test_tokens_of_a_cluster_are_managed_on_any_of_its_machines(
+    tmp_path: Path, nats: Nats, database: str
+) -> None:
+    env = {**environment(tmp_path, database), "FLEET_SMI_HUB_CLUSTER": nats.url}
+
+    def run(folder: str, *arguments: str) -> str:
+        done = run_fleet_smi("hub", "token", *arguments, "--state", str(tmp_path / folder), env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("one", "add", "--role", "viewer", "--note", "lab")
+    (token,) = [line for line in run("two", "list").splitlines() if "lab" in line]
+    run("two", "revoke", token.split()[0])
+    assert "lab" not in run("one", "list")
+
+
 def test_nats_on_another_machine_needs_a_token(tmp_path: Path, nats: Nats, database: str) -> None:
     done = run_fleet_smi(
         *("hub", "--state", str(tmp_path / "one"), "--cluster", "nats://nats.example.org:4222"),

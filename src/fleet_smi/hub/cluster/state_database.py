@@ -165,4 +165,5 @@ def _prepare(connection: Connection, schema: str) -> str:
 
 def _unavailable(engine: Engine, error: DBAPIError) -> StateError:
     reason = str(error.orig).partition("\n")[0]
-    return StateError(f"the database of the cluster, {engine.url}, is not available: {reason}")
+    where = engine.url.set(drivername="postgresql")
+    return StateError(f"the database of the cluster, {where}, is not available: {reason}")
