@@ -137,7 +137,7 @@ def test_a_bug_in_the_part_of_one_node_stops_nothing_else(
             reporter.send()
             use_history(hub)
             # Silent, then back with an older report that fills a gap.
-            wait_until(lambda: views(hub)["good"].silent)
+            wait_until(lambda: all(views(hub)[name].silent for name in ("good", "late-reports")))
             in_the_gap, before = time.time() - 0.1, reporter.sequence
             reporter.sequence += 10
             reporter.send()
