@@ -77,7 +77,7 @@ def test_why_explains_each_gpu(env: dict[str, str]) -> None:
     offered, refused = text.split("NOT OFFERED")
     assert all(f"gpu07:{index}" in offered for index in (1, 3, 4))
     assert "gpu07:0" in refused
-    assert "gpu07:2   broken: lost" in refused
+    assert "gpu07:2   broken: fell off the bus" in refused
 
 
 def test_policies_imitate_other_systems(people: UserProcesses, simulated: Simulated) -> None:

@@ -134,10 +134,10 @@ def test_a_silent_node_is_rejected_as_a_whole() -> None:
 
 
 def test_rejections_give_the_reason() -> None:
-    held = card(2, "held", "bob, idle for 3 h, 16.2 GiB kept", **BUSY)
+    held = card(2, "held", "bob, idle for 3 h, 16.2 GiB allocated", **BUSY)
     ghost = card(4, "ghost", "71.1 GiB used, no process accounts for it")
     assert refusals(fleet(node("gpu01", held, ghost))) == [
-        ("gpu01", 2, "held by bob, idle for 3 h, 16.2 GiB kept"),
+        ("gpu01", 2, "held by bob, idle for 3 h, 16.2 GiB allocated"),
         ("gpu01", 4, "ghost: 71.1 GiB used, no process accounts for it"),
     ]
 

@@ -20,7 +20,7 @@ def test_every_user_is_listed_with_their_gpus(lab: ThreadedHub, page: Page) -> N
         row = page.get_by_role("row").filter(has_text=person["user"])
         expect(row).to_contain_text(str(person["gpus"]))
         expect(row.get_by_title("gpu01")).to_be_visible()
-    expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text("1 idle 12 m")
+    expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text("1 idle for 12 min")
     expect(page.get_by_text("1 idle.")).to_be_visible()
 
 

@@ -50,7 +50,7 @@ def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: ThreadedHub, phone: Page)
     phone.goto(lab.url)
     phone.get_by_role("button", name="gpu01 GPU 1, busy").tap()
     card = phone.get_by_role("dialog", name="gpu01 GPU 1")
-    expect(card).to_contain_text("busy: alice")
+    expect(card).to_contain_text("Used by alice")
     box = card.bounding_box()
     assert box is not None
     assert box["x"] >= 0

@@ -59,7 +59,7 @@ def test_a_printed_page_names_hub_time_and_filter(lab: ThreadedHub, page: Page) 
     expect(page.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
     host = re.escape(lab.url.removeprefix("http://"))
     header = page.get_by_text(
-        re.compile(rf"^{host} · \d+ \w+ \d{{4}} at \d\d:\d\d · filter: free$")
+        re.compile(rf"^{host} · \d{{4}}-\d\d-\d\d \d\d:\d\d [\w+:-]+ · filter: free$")
     )
     expect(header).to_be_hidden()
     _print(page)

@@ -91,8 +91,8 @@ class LostSlot:
             pci_bus_id=idle_gpu.pci_bus_id,
             fault=Fault(
                 kind="lost",
-                detail="lost: fell off the bus",
-                remedy="reboot; if it returns, have the hardware checked",
+                detail="fell off the bus",
+                remedy="reboot; if it returns, check the hardware",
                 since=since,
             ),
         )

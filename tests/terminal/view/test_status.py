@@ -208,10 +208,10 @@ def test_an_unreadable_process_list_is_a_message() -> None:
 
 def test_why_shows_the_reason_and_the_remedy() -> None:
     text = screen(fleet(samples.eight()), why=True)
-    assert "bob, idle for 3 h, 16.2 GiB kept (since 09:06, 5 h)" in text
-    assert "reboot the machine" in text
+    assert "bob, idle for 3 h, 16.2 GiB allocated (since 09:06, 5 h)" in text
+    assert "Reboot the machine" in text
     assert "not measured: utilisation (not supported while profiling)" in text
-    assert "kept (since" not in screen(fleet(samples.eight()))
+    assert "allocated (since" not in screen(fleet(samples.eight()))
 
 
 def test_an_empty_fleet_says_whether_it_is_empty_or_filtered() -> None:

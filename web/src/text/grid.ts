@@ -8,7 +8,7 @@ import type { FreeNode } from "../state/freeGpus";
 import type { IdleHolding } from "../state/idleHoldings";
 import type { Density } from "../state/layout.svelte";
 import { loadStep } from "../state/totals";
-import { UNKNOWN, duration, gibibytes, initials, shortModel } from "./format";
+import { UNKNOWN, duration, gibibytes, initials, shortDuration, shortModel } from "./format";
 
 export const SORT_LABELS: Record<Sort, string> = {
   name: "name",
@@ -76,15 +76,15 @@ export function holderName({ state, users }: VerdictPayload): string {
   if (users?.[0] !== undefined) return users[0];
   if (state === "ghost") return "no owner";
   if (state === "unknown") return UNKNOWN;
-  return state === "busy" || state === "held" ? "hidden user" : state;
+  return state === "busy" || state === "held" ? "unknown user" : state;
 }
 
 function textBelow(verdict: VerdictPayload, used: number | null, total: number | null, now: number): string {
   switch (verdict.state) {
     case "free":
-      return `for ${duration(now - verdict.since)}`;
+      return `for ${shortDuration(now - verdict.since)}`;
     case "held":
-      return `idle ${duration(now - (verdict.idle_since ?? verdict.since))}`;
+      return `idle ${shortDuration(now - (verdict.idle_since ?? verdict.since))}`;
     case "unknown":
       return verdict.was === null ? (verdict.reason ?? "no data") : `was ${verdict.was}`;
     case "leased":
@@ -110,7 +110,7 @@ export function cellAriaLabel({ node, info, figures, instances }: Gpu, text: Cel
   const where = `${node.info.name} GPU ${info.index}, ${info.verdict.state}`;
   const who = info.verdict.users?.length ? `, ${info.verdict.users.join(", ")}` : "";
   const busy = figures[0] === null ? "" : `, load ${figures[0]} percent`;
-  const slices = instances.length ? `, ${instances.length} instances` : "";
+  const slices = instances.length ? `, ${instances.length} MIG instances` : "";
   return `${where}${who}, ${text.below}${busy}${slices}`;
 }
 
@@ -185,5 +185,5 @@ export function idleText({ idleSince, mebibytes }: IdleHolding, now: number): st
 
 /** A message to send to the user of idle GPUs. */
 export function askMessage({ user, node, gpus, idleSince }: IdleHolding, now: number): string {
-  return `${user}, do you still need ${gpuList(gpus)} on ${node.info.name}? Idle for ${duration(now - idleSince)}.`;
+  return `${user}, do you still need ${gpuList(gpus)} on ${node.info.name}? It has been idle for ${duration(now - idleSince)}.`;
 }

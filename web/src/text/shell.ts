@@ -2,9 +2,9 @@
 
 import type { View } from "../state/route";
 import type { Theme } from "../state/theme.svelte";
-import { duration, gibibytes } from "./format";
+import { duration, gibibytes, grouped } from "./format";
+import { dateTime, zoneName } from "./time";
 
-const DATE_TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
 
 export interface Section {
   view: View;
@@ -38,7 +38,7 @@ export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
   ["y", "history"],
   ["← → space", "in history: step back, step forward, play"],
   ["l", "back to live"],
-  ["d", "switch density"],
+  ["d", "switch row density"],
   ["← → ↑ ↓", "move in the grid; Ctrl+Home and Ctrl+End jump to its ends"],
   ["Enter", "open the GPU"],
   ["Esc", "close"],
@@ -47,12 +47,12 @@ export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
 
 /** "14 free · fleet-smi": the title of the browser tab. */
 export function tabTitle(free: number | null): string {
-  return free === null ? "fleet-smi" : `${free.toLocaleString("en")} free · fleet-smi`;
+  return free === null ? "fleet-smi" : `${grouped(free)} free · fleet-smi`;
 }
 
 /** The header of a printed page: hub, time, filter. */
 export function printHeader(host: string, now: number, filter: string): string {
-  return [host, DATE_TIME.format(now * 1000), filter && `filter: ${filter}`].filter(Boolean).join(" · ");
+  return [host, `${dateTime(now)} ${zoneName(now)}`, filter && `filter: ${filter}`].filter(Boolean).join(" · ");
 }
 
 /** The banner while the connection is lost. */

@@ -82,7 +82,7 @@ function sharingText(users: readonly string[] | null): string {
 }
 
 function modelText(name: string | null, instances: number): string {
-  return instances === 0 ? shortModel(name) : `${shortModel(name)}, ${plural(instances, "instance")}`;
+  return instances === 0 ? shortModel(name) : `${shortModel(name)}, ${plural(instances, "MIG instance")}`;
 }
 
 function memoryText(used: number | null, total: number | null): string {

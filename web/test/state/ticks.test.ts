@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { percentOfSpan, ticks } from "../../src/state/ticks";
-import { clockTime } from "../../src/text/history";
+import { clockTime } from "../../src/text/time";
 
 const DAY = 86_400;
 

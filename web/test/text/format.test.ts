@@ -3,7 +3,7 @@ import { duration, gibibytes, initials, plural, shortModel, watts } from "../../
 
 it("a duration has one or two units", () => {
   const said = [4, 59, 60, 3599, 3600, 33_120, 86_400, 200_000].map(duration);
-  expect(said).toEqual(["4 s", "59 s", "1 m", "59 m", "1 h 00", "9 h 12", "24 h", "2 d"]);
+  expect(said).toEqual(["4 s", "59 s", "1 min", "59 min", "1 h", "9 h 12", "24 h", "2 d"]);
 });
 
 it("unknown memory is not zero", () => {
@@ -16,5 +16,5 @@ it("models and users are abbreviated", () => {
 });
 
 it("counts have plurals, and power has a suitable unit", () => {
-  expect([plural(1, "node"), plural(1200, "node"), watts(850), watts(16_100)]).toEqual(["1 node", "1,200 nodes", "850 W", "16.1 kW"]);
+  expect([plural(1, "node"), plural(1200, "node"), watts(850), watts(16_100), watts(1_254_000)]).toEqual(["1 node", "1,200 nodes", "850 W", "16.1 kW", "1.25 MW"]);
 });

@@ -30,7 +30,7 @@ describe("the texts of a cell", () => {
 
   it("leave out what was not measured", () => {
     const words = gridCellText(singleGpu({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
-    expect(words).toMatchObject({ who: "hidden user", below: "", figure: "" });
+    expect(words).toMatchObject({ who: "unknown user", below: "", figure: "" });
   });
 });
 
@@ -57,7 +57,7 @@ describe("headings", () => {
     const named = { ...gpu(0), name: "NVIDIA A100-SXM4-40GB" };
     const figures = (reportedAt: number | null): NodeFigures => ({ reportedAt, cpuPercent: null, memoryPercent: null, rows: [] });
     expect(nodeSummary(new Node(node(1, [named]), figures(null)))).toBe("A100 40G · 550.90");
-    expect(silentText(new Node(node(1), figures(NOW - 240)), NOW)).toBe("silent for 4 m");
+    expect(silentText(new Node(node(1), figures(NOW - 240)), NOW)).toBe("silent for 4 min");
   });
 });
 
@@ -79,7 +79,7 @@ describe("idle holdings", () => {
     const [first, second] = idleHoldings(fleet, () => true);
     expect(first).toMatchObject({ user: "omar", idleSince: 500, mebibytes: 2048 });
     expect(second).toMatchObject({ user: "mei", idleSince: 800, mebibytes: 2048 });
-    expect(second && askMessage(second, 920)).toBe("mei, do you still need GPU 0, 2 on gpu01? Idle for 2 m.");
+    expect(second && askMessage(second, 920)).toBe("mei, do you still need GPU 0, 2 on gpu01? It has been idle for 2 min.");
     expect(idleHoldings(fleet, () => false)).toEqual([]);
   });
 

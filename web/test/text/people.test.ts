@@ -4,8 +4,8 @@ import { peopleSummary, useText } from "../../src/text/people";
 const person = { user: "mei", seen: true, gpus: 2, nodes: ["a"], memory_bytes: null, busy_percent: 97.6, idle_gpus: 0, idle_seconds: null, since: null };
 
 test("idle GPUs are shown instead of the load", () => {
-  expect(useText(person)).toBe("98 % used");
-  expect(useText({ ...person, idle_gpus: 2, idle_seconds: 9660 })).toBe("2 idle 2 h 41");
+  expect(useText(person)).toBe("98 % busy");
+  expect(useText({ ...person, idle_gpus: 2, idle_seconds: 9660 })).toBe("2 idle for 2 h 41");
   expect(useText({ ...person, busy_percent: null })).toBe("—");
 });
 
