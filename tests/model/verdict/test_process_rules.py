@@ -38,7 +38,10 @@ def test_processes_that_cannot_be_seen_are_counted_beside_others() -> None:
 
 def test_one_sample_of_an_idle_process_is_busy_and_marked() -> None:
     card = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB)
-    assert state_and_reason(judge_once(card)) == ("busy", "bob, 0 %, 16.0 GiB allocated (one sample)")
+    assert state_and_reason(judge_once(card)) == (
+        "busy",
+        "bob, 0 %, 16.0 GiB allocated (one sample)",
+    )
 
 
 def test_busy_video_engines_are_work() -> None:
