@@ -58,7 +58,7 @@ def test_model_filters_by_name(env: dict[str, str]) -> None:
 
 def test_too_few_exit_with_1_and_nothing_on_stdout(env: dict[str, str]) -> None:
     done = run_fleet_smi("free", "-n", "16", env=env)
-    assert_error_line(done, 1, "3 GPUs are free, 16 were requested; the next likely one is")
+    assert_error_line(done, 1, "3 of 16 requested GPUs are free: ")
 
 
 def test_the_shell_gets_devices_for_cuda(env: dict[str, str]) -> None:

@@ -72,7 +72,7 @@ def test_a_gpu_that_is_taken_or_closed_has_shape_word_and_reason(grid: Locator) 
 
 def test_the_instances_of_a_gpu_are_inside_its_cell(grid: Locator) -> None:
     cell = grid.get_by_role("gridcell", name="gpu01 GPU 3")
-    expect(cell).to_have_accessible_name(re.compile("2 MIG instances"))
+    expect(cell).to_have_accessible_name(re.compile("MIG 1g.10gb, busy, carol; MIG 2g.20gb, free"))
     expect(cell.locator(".slice")).to_have_count(2)
     expect(cell).to_contain_text("carol")
 

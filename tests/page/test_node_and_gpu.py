@@ -90,7 +90,7 @@ def test_a_node_without_a_gpu_has_a_page_too(lab: ThreadedHub, page: Page) -> No
 
 def test_a_node_page_shows_the_instances_of_a_mig_gpu(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
-    parts = page.get_by_role("button", name=re.compile("GPU 3, busy, carol.*2 MIG instances"))
+    parts = page.get_by_role("button", name=re.compile("GPU 3, busy, carol.*MIG 2g.20gb, free"))
     expect(parts.locator(".glyph")).to_have_count(2)
     parts.click()
     expect(page.get_by_text("1 of 2 instances free; carol")).to_be_visible()

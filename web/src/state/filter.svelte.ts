@@ -2,7 +2,7 @@
 
 import { ApiError, get } from "../feed/client";
 import type { Meaning } from "../feed/types";
-import { type Term, matchesAll } from "./filterMatch";
+import { type Term, countMatches, matchesAll } from "./filterMatch";
 import { hasTerm, toggleTerm } from "./filterText";
 import type { Gpu } from "./fleet";
 import { page } from "./page.svelte";
@@ -21,8 +21,9 @@ class Filter {
     const terms = this.terms;
     return (gpu: Gpu): boolean => matchesAll(terms, gpu);
   });
-  /** How many GPUs match; `null` without a filter. */
-  readonly matchCount = $derived(page.version > 0 && this.terms.length > 0 ? page.fleet.everyGpu().filter(this.matches).length : null);
+  /** How many GPUs and MIG instances match; `null` without a filter. */
+  readonly matchCount = $derived(page.version > 0 && this.terms.length > 0 ? countMatches(this.terms, page.fleet.everyGpu()) : null);
+  readonly isWithoutMatch = $derived(this.matchCount?.gpus === 0 && this.matchCount.instances === 0);
   private readonly cache = new Map<string, Meaning>([["", { terms: [], error: null }]]);
   private debounce: ReturnType<typeof setTimeout> | undefined;
 

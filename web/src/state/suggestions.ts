@@ -3,15 +3,15 @@
 import { STATES } from "../feed/state";
 import { shortModel } from "../text/format";
 import { METRIC_TERMS, NODE_MEANING, STATE_TERM_MEANING, labelMeaning, modelMeaning, userMeaning } from "../text/search";
-import { type Term, matchesAll } from "./filterMatch";
+import { type MatchCount, type Term, countMatches, matchesAll } from "./filterMatch";
 import { formatTerm } from "./filterText";
 import type { Gpu } from "./fleet";
 
 export interface Suggestion {
   readonly word: string;
   readonly meaning: string;
-  /** How many GPUs match it and the rest of the filter. */
-  readonly count: number;
+  /** How many GPUs and MIG instances match it, of those that the rest of the filter matches. */
+  readonly count: MatchCount;
 }
 
 export interface Suggestions {
@@ -38,16 +38,12 @@ export function suggest(all: readonly Candidate[], gpus: readonly Gpu[], typed: 
     const prefix = plain(typed);
     const candidates = typed.startsWith("-") ? all.map(excluding) : all;
     const fitting = MATCHERS.flatMap((matches) => candidates.filter((each) => each.word !== typed && matches(each, prefix)));
-    const counted = [...new Set(fitting)].slice(0, MAX_COUNTED).map((each) => count(each, within)).filter((each) => each.count > 0);
+    const counted = [...new Set(fitting)].slice(0, MAX_COUNTED).map((each) => count(each, within)).filter((each) => total(each) > 0);
     return { narrow: counted.slice(0, MAX_SUGGESTIONS), more: [] };
   }
   const counted = firstOfEach(all).map((each) => count(each, within));
-  const useful = counted.filter((each) => each.count > 0 && each.count < within.length);
+  const useful = counted.filter((each) => total(each) > 0 && each.count.gpus < within.length);
   return { narrow: useful.slice(0, NARROW_COUNT), more: useful.slice(NARROW_COUNT, MAX_SUGGESTIONS) };
-}
-
-function matching(gpus: readonly Gpu[], terms: readonly Term[]): number {
-  return gpus.reduce((sum, gpu) => sum + Number(matchesAll(terms, gpu)), 0);
 }
 
 /** How a term can match a prefix: by its start, by its value, or in its description; best first. */
@@ -65,8 +61,12 @@ function excluding({ word, meaning, term }: Candidate): Candidate {
   return { word: `-${word}`, meaning: `not: ${meaning}`, term: { ...term, negated: true } };
 }
 
+function total({ count: { gpus, instances } }: Suggestion): number {
+  return gpus + instances;
+}
+
 function count({ word, meaning, term }: Candidate, within: readonly Gpu[]): Suggestion {
-  return { word, meaning, count: matching(within, [term]) };
+  return { word, meaning, count: countMatches([term], within) };
 }
 
 /** For an empty box: one term of each kind, the most useful first. */

@@ -110,15 +110,19 @@ export function cellAriaLabel({ node, info, figures, instances }: Gpu, text: Cel
   const where = `${node.info.name} GPU ${info.index}, ${info.verdict.state}`;
   const who = info.verdict.users?.length ? `, ${info.verdict.users.join(", ")}` : "";
   const busy = figures[0] === null ? "" : `, load ${figures[0]} percent`;
-  const slices = instances.length ? `, ${instances.length} MIG instances` : "";
+  const slices = instances.map((instance) => `; ${sliceLabel(instance)}`).join("");
   return `${where}${who}, ${text.below}${busy}${slices}`;
 }
 
-/** The user of a MIG instance; one letter if the slice is narrow. */
-export function sliceText({ info }: Instance, isWide: boolean): string {
-  const { users, state } = info.verdict;
-  if (isWide) return holderName(info.verdict);
-  return users?.[0] === undefined ? (state === "busy" ? "?" : "") : initials(users[0]).charAt(0);
+/** A MIG instance by its profile, state and users: "MIG 1g.10gb, busy, chen". */
+export function sliceLabel({ info }: Instance): string {
+  const { state, users } = info.verdict;
+  return [`MIG ${info.profile ?? "instance"}`, state, ...(users ?? [])].join(", ");
+}
+
+/** The profile for a narrow place, its compute slices: "1g". */
+export function shortProfile({ info }: Instance): string {
+  return info.profile?.split(".")[0] ?? "MIG";
 }
 
 /** The model for a narrow place: "A100 40G". */
@@ -177,6 +181,11 @@ export function gpuList(gpus: readonly Gpu[]): string {
 
 export function freeText({ gpus, mebibytes, since }: FreeNode, now: number): string {
   return `${shortModel(gpus[0]?.info.name ?? null)} · ${gibibytes(mebibytes)} GiB · free ${duration(now - since)}`;
+}
+
+/** Of the free MIG instances of a GPU. */
+export function freePartsText({ info }: Gpu, since: number, now: number): string {
+  return `${shortModel(info.name)} · free ${duration(now - since)}`;
 }
 
 export function idleText({ idleSince, mebibytes }: IdleHolding, now: number): string {

@@ -1,8 +1,9 @@
 // Texts of the frame around the views: sections, shortcuts, banners.
 
+import type { Summary } from "../feed/types";
 import type { View } from "../state/route";
 import type { Theme } from "../state/theme.svelte";
-import { duration, gibibytes, grouped } from "./format";
+import { duration, gibibytes, grouped, plural } from "./format";
 import { dateTime, zoneName } from "./time";
 
 
@@ -65,4 +66,9 @@ export function connectionLostText(ageSeconds: number | null): string {
 export function formatMemory(mebibytes: number): string {
   const tebibytes = mebibytes / 2 ** 20;
   return tebibytes >= 1 ? `${tebibytes.toFixed(1)} TiB` : `${gibibytes(mebibytes)} GiB`;
+}
+
+/** "not in use: 11 GPUs, 3 MIG instances". */
+export function freeMeaning({ free, free_instances: instances }: Pick<Summary, "free" | "free_instances">): string {
+  return `not in use: ${plural(free, "GPU")}, ${plural(instances, "MIG instance")}`;
 }

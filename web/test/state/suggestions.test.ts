@@ -15,7 +15,7 @@ const GPUS = [
 const KNOWN = knownTerms(GPUS);
 
 function words(typed: string, terms: readonly Term[] = []): string[] {
-  return suggest(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
+  return suggest(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count.gpus}`);
 }
 
 function termsOf(text: string): Term[] {
@@ -26,7 +26,7 @@ function termsOf(text: string): Term[] {
 
 it("an empty box suggests terms of several kinds, with match counts", () => {
   const { narrow, more } = suggest(KNOWN, GPUS, "", []);
-  expect(narrow.map(({ word, count }) => `${word} ${count}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
+  expect(narrow.map(({ word, count }) => `${word} ${count.gpus}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
   expect(more.map(({ word }) => word)).toEqual(["user:alice", "label:rack=a"]);
 });
 

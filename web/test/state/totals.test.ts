@@ -19,7 +19,7 @@ describe("totals", () => {
 
   it("count busy GPUs by load, skipping the rows of instances", () => {
     const divided = gpu(0, "free");
-    divided.instances = [{ uuid: "MIG-0", profile: null, memory_total_mebibytes: null, verdict: divided.verdict }];
+    divided.instances = [{ uuid: "MIG-0", profile: null, memory_total_mebibytes: null, nominal_gigabytes: null, verdict: divided.verdict }];
     const fleet = new Fleet();
     const rows: GpuFigures[] = [[99, 0, 30, 60], [99, 0, 30, 60], [100, 0, 30, 60], [null, 0, 30, null]];
     fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1, "busy"), gpu(2, "busy")])], figures: [[1, 990, null, null, rows]] }));

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { GpuPayload } from "../../src/feed/types";
-import { type NodeFigures, Node } from "../../src/state/fleet";
+import { type Instance, type NodeFigures, Node } from "../../src/state/fleet";
 import { idleHoldings } from "../../src/state/idleHoldings";
-import { askMessage, gridCellText, fillPercent, groupHeading, loadClass, nodeSummary, shortGroupHeading, silentText, sliceText, usersText } from "../../src/text/grid";
+import { askMessage, gridCellText, fillPercent, groupHeading, loadClass, nodeSummary, shortGroupHeading, silentText, shortProfile, sliceLabel, usersText } from "../../src/text/grid";
 import { gpu, node } from "../builders";
 import { fleetWith, singleGpu } from "../fleets";
 
@@ -63,9 +63,11 @@ describe("headings", () => {
 
 describe("a slice of a GPU", () => {
   it("shows the user if it is wide, and one letter if not", () => {
-    const info = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, verdict: gpu(0, "busy", ["chen"]).verdict };
-    expect(sliceText({ info, figures: [1, 2, 3, 4] }, true)).toBe("chen");
-    expect(sliceText({ info, figures: [1, 2, 3, 4] }, false)).toBe("C");
+    const info = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, nominal_gigabytes: 10, verdict: gpu(0, "busy", ["chen"]).verdict };
+    const instance: Instance = { info, figures: [1, 2, 3, 4] };
+    expect(sliceLabel(instance)).toBe("MIG 1g.10gb, busy, chen");
+    expect(sliceLabel({ ...instance, info: { ...info, profile: null, verdict: gpu(0, "free").verdict } })).toBe("MIG instance, free");
+    expect(shortProfile(instance)).toBe("1g");
   });
 });
 
