@@ -84,6 +84,14 @@ NOTEBOOK = Workload(
     variation_percent=0.0,
     cpu_percent=0.3,
 )
+RESERVING = Workload(
+    command="python hold_gpus.py --memory 0.92 --sleep 60",
+    memory_share=(0.91, 0.93),
+    busy_percent=0.0,
+    variation_percent=0.0,
+    cpu_percent=0.1,
+)
+"""Memory allocated only so that nobody else takes the GPU."""
 EXPLORING = Workload(
     command="python -m ipykernel_launcher -f /run/user/jupyter/kernel-2c91.json",
     memory_share=(0.08, 0.30),
