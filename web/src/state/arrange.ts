@@ -17,6 +17,8 @@ export interface Arrangement {
 export interface Group {
   readonly name: string | null;
   readonly numbers: readonly number[];
+  /** How many nodes it has if some are hidden. */
+  readonly nodes?: number;
 }
 
 const MAX_DIGITS = 12;
@@ -28,7 +30,7 @@ const sortKeys = new WeakMap<NodePayload, string>();
 /** Group and sort the nodes. Returns `before` itself if nothing moved, so that nothing is redrawn. */
 export function arrange(fleet: Fleet, { sort, grouping }: Arrangement, before: readonly Group[] = []): readonly Group[] {
   const rank = RANKS[sort];
-  const rows = nodesOf(fleet, before).map((node) => ({ node, key: sortKey(node.info), rank: rank(node) }));
+  const rows = inOrder(fleet, before).map((node) => ({ node, key: sortKey(node.info), rank: rank(node) }));
   rows.sort((a, b) => b.rank - a.rank || (a.key < b.key ? -1 : a.key > b.key ? 1 : a.node.info.number - b.node.info.number));
   const groups = new Map<string | null, number[]>();
   for (const { node } of rows) {
@@ -48,12 +50,13 @@ export function isStatic({ sort, grouping }: Arrangement): boolean {
 }
 
 /** The nodes in their previous order: sorting an almost sorted list is fast. */
-function nodesOf(fleet: Fleet, before: readonly Group[]): Node[] {
+function inOrder(fleet: Fleet, before: readonly Group[]): Node[] {
   if (!containsExactly(before, fleet)) return [...fleet.nodes.values()];
   return before.flatMap((group) => group.numbers.map((number) => fleet.nodes.get(number))).filter((node) => node !== undefined);
 }
 
-function isSame(groups: readonly Group[], others: readonly Group[]): boolean {
+/** Whether these are the same groups with the same nodes. */
+export function isSame(groups: readonly Group[], others: readonly Group[]): boolean {
   const same = ({ name, numbers }: Group, other: Group | undefined): boolean =>
     name === other?.name && numbers.length === other.numbers.length && numbers.every((number, at) => number === other.numbers[at]);
   return groups.length === others.length && groups.every((group, at) => same(group, others[at]));
@@ -104,6 +107,11 @@ function areIndicesUsable(gpus: readonly GpuPayload[]): boolean {
     last = index;
   }
   return last < 2 * gpus.length;
+}
+
+/** The nodes of a group; those removed since it was arranged are left out. */
+export function nodesOf(fleet: Fleet, { numbers }: Group): Node[] {
+  return numbers.map((number) => fleet.nodes.get(number)).filter((node) => node !== undefined);
 }
 
 /** How many GPUs these nodes have, and how many of them are free. */

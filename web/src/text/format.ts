@@ -64,12 +64,6 @@ export function shortModel(name: string | null): string {
   return name === null ? "unknown model" : name.replace(/^(NVIDIA|AMD|Intel)(\(R\))? /, "").replace(/^(GeForce|Radeon|Tesla|Quadro) /, "");
 }
 
-/** Two letters that stand for a user in a narrow cell. */
-export function initials(user: string): string {
-  const letters = user.replace(/^svc[-_]/, "").replace(/[^\p{L}\p{N}]/gu, "");
-  return (letters.charAt(0).toUpperCase() + letters.charAt(1)) || "?";
-}
-
 /** Power: "850 W", "16.1 kW", "1.25 MW". */
 export function watts(total: number): string {
   if (total >= 999_950) return `${(total / 1e6).toFixed(2)} MW`;

@@ -2,13 +2,15 @@
 
 import type { State } from "../feed/state";
 import type { VerdictPayload } from "../feed/types";
-import type { Grouping, Sort } from "../state/arrange";
+import type { Group, Grouping, Sort } from "../state/arrange";
 import type { Gpu, Instance, Node } from "../state/fleet";
+import type { MatchCount } from "../state/filterMatch";
 import type { FreeNode } from "../state/freeGpus";
 import type { IdleHolding } from "../state/idleHoldings";
 import type { Density } from "../state/layout.svelte";
 import { loadStep } from "../state/totals";
-import { UNKNOWN, duration, gibibytes, initials, shortDuration, shortModel } from "./format";
+import { UNKNOWN, duration, gibibytes, plural, shortDuration, shortModel } from "./format";
+import { matchCount } from "./search";
 
 export const SORT_LABELS: Record<Sort, string> = {
   name: "name",
@@ -16,7 +18,7 @@ export const SORT_LABELS: Record<Sort, string> = {
   load: "load",
   attention: "needs attention",
 };
-export const DENSITY_LABELS: Record<Density, string> = { comfortable: "Comfortable", compact: "Compact" };
+export const DENSITY_LABELS: Record<Density, string> = { comfortable: "Grid", compact: "Compact" };
 export const HEATMAP_LABEL = "Heat map";
 export const LIST_LABEL = "List";
 export const STATE_LEGEND: Record<State, string> = {
@@ -43,8 +45,6 @@ export const HEATMAP_LEGEND: readonly [State, string][] = [
 export interface CellText {
   /** The first user, or else the state. */
   readonly who: string;
-  /** `who` for a compact cell. */
-  readonly short: string;
   /** The other users. */
   readonly more: readonly string[];
   readonly below: string;
@@ -63,7 +63,6 @@ export function gridCellText({ info, figures }: Gpu, now: number): CellText {
   const showsLoad = (state === "busy" || state === "ghost") && busy !== null;
   return {
     who,
-    short: users[0] === undefined ? (state === "ghost" ? "?" : who) : initials(users[0]),
     more: users.slice(1),
     below: textBelow(verdict, used, total, now),
     figure: showsSize ? gibibytes(total) : showsLoad ? String(busy) : "",
@@ -151,6 +150,16 @@ export function sourceText({ info, figures }: Node, now: number): string {
   return figures.reportedAt === null ? "never reported" : `${via}${duration(now - figures.reportedAt)} ago`;
 }
 
+/** What of a group matches: "112 GPUs match". */
+export function matchText({ gpus, instances }: MatchCount): string {
+  return `${matchCount({ gpus, instances })} ${gpus + instances === 1 ? "matches" : "match"}`;
+}
+
+/** "1,968 nodes hidden". */
+export function hiddenText(nodes: number): string {
+  return `${plural(nodes, "node")} hidden`;
+}
+
 export function groupingLabel(grouping: Grouping): string {
   return grouping.startsWith("label:") ? grouping.slice("label:".length) : grouping;
 }
@@ -160,6 +169,11 @@ export function groupHeading(name: string | null, grouping: Grouping): string {
   if (grouping === "model") return shortModel(name);
   if (grouping === "user") return name ?? "no user";
   return name === null ? `no ${groupingLabel(grouping)}` : `${groupingLabel(grouping)} ${name}`;
+}
+
+/** How many nodes a group has, and how many are shown: "8 nodes", "14 of 26 nodes". */
+export function groupSize({ numbers, nodes = numbers.length }: Group): string {
+  return nodes === numbers.length ? plural(nodes, "node") : `${numbers.length} of ${plural(nodes, "node")}`;
 }
 
 /** `groupHeading` for a narrow place. */

@@ -3,6 +3,7 @@
 import type { ApiError } from "../feed/client";
 import type { GpuOfNode, RibbonPoint, Summary } from "../feed/types";
 import type { Range } from "../state/range";
+import { DAY_SECONDS } from "../state/ticks";
 import { type Holding, type Segment, IN_PARTS } from "../state/timeline";
 import { UNKNOWN, duration, plural } from "./format";
 import { HIDDEN_NAME } from "./people";
@@ -76,6 +77,13 @@ export function ribbonAriaLabel(at: number, now: number, moment: RibbonPoint | n
   if (moment === null) return momentText(at, now);
   const all = Object.values(moment.gpus).reduce((sum, count) => sum + count, 0);
   return `${momentText(at, now)}, ${Math.round(moment.gpus.busy ?? 0)} of ${plural(Math.round(all), "GPU")} busy`;
+}
+
+export const FOLDED_RIBBON_TITLE = "GPUs by state over time; click for the slider that shows a past moment";
+
+/** A span of time beside the ribbon: "7 days", "5 h". */
+export function lengthText(seconds: number): string {
+  return seconds < 2 * DAY_SECONDS ? `${Math.max(1, Math.round(seconds / 3600))} h` : `${Math.round(seconds / DAY_SECONDS)} days`;
 }
 
 /** GPU-hours: "2,425", "0.4", "<0.1". */

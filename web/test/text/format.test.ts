@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { duration, gibibytes, initials, plural, shortModel, watts } from "../../src/text/format";
+import { duration, gibibytes, plural, shortModel, watts } from "../../src/text/format";
 
 it("a duration has one or two units", () => {
   const said = [4, 59, 60, 3599, 3600, 33_120, 86_400, 200_000].map(duration);
@@ -10,9 +10,8 @@ it("unknown memory is not zero", () => {
   expect([gibibytes(null), gibibytes(0), gibibytes(512), gibibytes(81_559)]).toEqual(["—", "0", "0.5", "80"]);
 });
 
-it("models and users are abbreviated", () => {
+it("models are abbreviated", () => {
   expect(shortModel("NVIDIA GeForce RTX 4090")).toBe("RTX 4090");
-  expect([initials("alice"), initials("svc-chat"), initials("王小明"), initials("--")]).toEqual(["Al", "Ch", "王小", "?"]);
 });
 
 it("counts have plurals, and power has a suitable unit", () => {

@@ -11,7 +11,7 @@ const NOW = 1000 + 41 * 60 + 2 * 3600;
 describe("the texts of a cell", () => {
   it("show the user, the number of other users, and the load", () => {
     expect(gridCellText(singleGpu({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
-      who: "priya", short: "Pr", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
+      who: "priya", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
     });
   });
 
