@@ -105,6 +105,23 @@ def test_keys_step_through_time_and_lead_back(remembered: ThreadedHub, page: Pag
     expect(page.get_by_text("Viewing")).to_have_count(0)
 
 
+def test_back_leaves_the_past_and_the_zoom_is_in_the_address(
+    remembered: ThreadedHub, page: Page
+) -> None:
+    page.goto(f"{remembered.url}/#/history?range=1h")
+    expect(_blocks(page, "carol").first).to_be_visible()
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("Viewing")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("Viewing")).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"#/history\?range=1h$"))
+    zoom = f"{_ago(60)}..{_ago(30)}"
+    page.goto(f"{remembered.url}/#/node/id-of-gpu01?zoom={zoom}")
+    page.get_by_role("button", name="Reset zoom").click()
+    expect(page).to_have_url(re.compile("#/node/id-of-gpu01$"))
+
+
 def test_playback_runs_until_now(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=1h&at={_ago(1)}")
     past = page.get_by_role("region", name="Past moment")

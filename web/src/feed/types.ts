@@ -622,7 +622,17 @@ export interface Usages {
   unwritten: Gap | null;
 }
 
+export interface User {
+  name: string;
+  role: "admin" | "viewer";
+  created_at: number;
+}
+
 export type UserCount = [string, number, number];
+
+export interface UserList {
+  users: User[];
+}
 
 export interface Verdict {
   state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";

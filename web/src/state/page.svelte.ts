@@ -1,5 +1,6 @@
 // The page's data: the live fleet or the fleet at a past moment, the connection, and the hub's clock.
 
+import { watchSession } from "../feed/client";
 import { type Connection, type FleetEvent, subscribe } from "../feed/stream";
 import { Fleet } from "./fleet";
 
@@ -54,9 +55,11 @@ export class Page {
         this.live.apply(kind, event);
         if (!this.isPaused) this.redrawTimer ||= window.setTimeout(() => this.redraw(), this.drawnAt + REDRAW_MS - performance.now());
       },
-      onConnection: (connection) => (this.connection = connection),
+      // A session that has ended does not come back without signing in, which loads the page again.
+      onConnection: (connection) => this.connection !== "unauthorized" && (this.connection = connection),
     });
     addEventListener("online", this.retryNow);
+    watchSession(() => (this.connection = "unauthorized"));
   }
 
   /** Stop drawing live events, until `showPast` or `showLive`. */

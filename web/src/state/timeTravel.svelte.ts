@@ -35,7 +35,7 @@ class TimeTravel {
   }
 
   goLive(): void {
-    route.setMoment(null);
+    route.leavePast();
   }
 
   togglePlay(): void {

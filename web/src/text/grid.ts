@@ -129,7 +129,7 @@ export function narrowModel(name: string | null): string {
   return shortModel(name).replace(/[- ](SXM\d?|HBM\w*|PCIe|NVL)\b/gi, "").replace(/[- ](\d+) ?GB\b/gi, " $1G");
 }
 
-export function modelNames({ info }: Node, format = shortModel): string {
+export function modelNames({ info }: Pick<Node, "info">, format = shortModel): string {
   return [...new Set(info.gpus.map((gpu) => format(gpu.name)))].join(", ") || "no GPU";
 }
 
