@@ -81,7 +81,7 @@ class UserStore:
         _require_existing(result.rowcount, name)
 
     def set_role(self, name: str, role: UserRole) -> None:
-        """Change a role; sessions go on with the new one. Raise `UsageError` for an unknown user."""
+        """Change a role, also of open sessions; raise `UsageError` for an unknown user."""
         with write_transaction(self._engine) as connection:
             result = connection.execute(update(users).where(users.c.name == name).values(role=role))
             bump_credentials_revision(connection)
