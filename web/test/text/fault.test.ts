@@ -3,7 +3,7 @@ import type { JudgedGpu } from "../../src/feed/types";
 import { faultTitle, remedySteps } from "../../src/text/fault";
 
 function broken(reason: string, fault: Partial<NonNullable<JudgedGpu["fault"]>> | null): JudgedGpu {
-  return { verdict: { state: "broken", reason, since: 1000, was: null, notes: [], idle_seconds: null }, fault: fault && { kind: "lost", detail: "", remedy: null, since: null, ...fault } } as JudgedGpu;
+  return { verdict: { state: "broken", reason, since: 1000, was: null, notes: [], idle_seconds: null }, fault: fault && { kind: "lost", detail: "", remedy: null, since: null, ...fault } } as unknown as JudgedGpu;
 }
 
 it("a broken GPU has a title and its remedy in steps", () => {
