@@ -164,7 +164,11 @@ def test_nodes_are_grouped_by_label_model_or_user(grid: Locator, page: Page) -> 
     _choose(page, "Group", "model")
     expect(grid.get_by_text("A100-SXM4-40GB", exact=True)).to_be_visible()
     _choose(page, "Group", "user")
-    expect(grid.get_by_role("row").filter(has_text="no user").first).to_be_visible()
+    assert _headings(grid) == ["alice", "bob", "carol", "no user"]
+    expect(grid.get_by_role("row").filter(has_text="bob").first).to_contain_text("1 GPU on 1 node")
+    # Each GPU is in one group: that of its user.
+    expect(grid.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
+    expect(grid.get_by_role("rowheader", name="gpu01")).to_have_count(4)
     _choose(page, "Group", "none")
     expect(grid.locator(".group")).to_have_count(0)
     expect(grid.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))

@@ -13,7 +13,10 @@ export interface Arrangement {
   readonly grouping: Grouping;
 }
 
-/** A group of nodes, by their numbers in the stream; `name` is `null` for those without a heading. */
+/**
+ * A group of nodes, by their numbers in the stream; `name` is `null` for those without a heading. Grouped by user, a node
+ * is in the group of each of its users, with their GPUs alone.
+ */
 export interface Group {
   readonly name: string | null;
   readonly numbers: readonly number[];
@@ -34,10 +37,11 @@ export function arrange(fleet: Fleet, { sort, grouping }: Arrangement, before: r
   rows.sort((a, b) => b.rank - a.rank || (a.key < b.key ? -1 : a.key > b.key ? 1 : a.node.info.number - b.node.info.number));
   const groups = new Map<string | null, number[]>();
   for (const { node } of rows) {
-    const name = headingOf(node, grouping);
-    const found = groups.get(name);
-    if (found) found.push(node.info.number);
-    else groups.set(name, [node.info.number]);
+    for (const name of headingsOf(node, grouping)) {
+      const found = groups.get(name);
+      if (found) found.push(node.info.number);
+      else groups.set(name, [node.info.number]);
+    }
   }
   const arranged = [...groups].map(([name, numbers]) => ({ name, numbers }));
   if (sort === "name") arranged.sort((a, b) => byHeading(a.name, b.name));
@@ -52,7 +56,8 @@ export function isStatic({ sort, grouping }: Arrangement): boolean {
 /** The nodes in their previous order: sorting an almost sorted list is fast. */
 function inOrder(fleet: Fleet, before: readonly Group[]): Node[] {
   if (!containsExactly(before, fleet)) return [...fleet.nodes.values()];
-  return before.flatMap((group) => group.numbers.map((number) => fleet.nodes.get(number))).filter((node) => node !== undefined);
+  const numbers = new Set(before.flatMap((group) => group.numbers));
+  return [...numbers].map((number) => fleet.nodes.get(number)).filter((node) => node !== undefined);
 }
 
 /** Whether these are the same groups with the same nodes. */
@@ -64,8 +69,8 @@ export function isSame(groups: readonly Group[], others: readonly Group[]): bool
 
 /** Whether these groups contain exactly the nodes of the fleet. */
 export function containsExactly(groups: readonly Group[], fleet: Fleet): boolean {
-  const count = groups.reduce((sum, group) => sum + group.numbers.length, 0);
-  return count === fleet.nodes.size && groups.every((group) => group.numbers.every((number) => fleet.nodes.has(number)));
+  const numbers = new Set(groups.flatMap((group) => group.numbers));
+  return numbers.size === fleet.nodes.size && [...numbers].every((number) => fleet.nodes.has(number));
 }
 
 /** What the nodes can be grouped by; labels with the most common first. */
@@ -125,6 +130,30 @@ export function countFree(fleet: Fleet, numbers: readonly number[]): { free: num
   return count;
 }
 
+/** Whether a GPU is in the group of this name: all of a node are, except grouped by user. */
+export function isInGroup({ verdict }: GpuPayload, name: string | null, grouping: Grouping): boolean {
+  return grouping !== "user" || ownerOf(verdict) === name;
+}
+
+/** How many GPUs of a user are in the group, and how many of them are held but idle. */
+export function countOwned(fleet: Fleet, { name, numbers }: Group): { gpus: number; idle: number; free: number } {
+  const count = { gpus: 0, idle: 0, free: 0 };
+  for (const number of numbers) {
+    for (const gpu of fleet.nodes.get(number)?.info.gpus ?? []) {
+      if (!isInGroup(gpu, name, "user")) continue;
+      count.gpus += 1;
+      if (gpu.verdict.state === "held") count.idle += 1;
+      if (gpu.verdict.state === "free") count.free += 1;
+    }
+  }
+  return count;
+}
+
+/** The user of a GPU: of several, the one with the most memory on it. */
+function ownerOf({ users }: GpuPayload["verdict"]): string | null {
+  return users?.[0] ?? null;
+}
+
 /** A key for natural sort order: gpu2 before gpu10. */
 export function naturalKey(name: string): string {
   return name.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(MAX_DIGITS, "0"));
@@ -154,11 +183,11 @@ function severity({ gpus, silent, warnings }: NodePayload): number {
   return worst === 0 ? 0 : 1000 * worst + count;
 }
 
-function headingOf({ info }: Node, grouping: Grouping): string | null {
-  if (grouping === "none") return null;
-  if (grouping === "model") return mostCommon(info.gpus.map((gpu) => gpu.name));
-  if (grouping === "user") return mostCommon(info.gpus.flatMap((gpu) => gpu.verdict.users ?? []));
-  return info.labels[grouping.slice("label:".length)] ?? null;
+function headingsOf({ info }: Node, grouping: Grouping): Iterable<string | null> {
+  if (grouping === "none") return [null];
+  if (grouping === "model") return [mostCommon(info.gpus.map((gpu) => gpu.name))];
+  if (grouping === "user") return new Set(info.gpus.length ? info.gpus.map((gpu) => ownerOf(gpu.verdict)) : [null]);
+  return [info.labels[grouping.slice("label:".length)] ?? null];
 }
 
 function mostCommon(names: readonly (string | null)[]): string | null {

@@ -36,10 +36,14 @@ export interface LineItem extends ListItem {
   readonly kind: "line";
   /** The numbers of the nodes. */
   readonly numbers: readonly number[];
+  /** The name of their group. */
+  readonly group: string | null;
   readonly places: number;
   readonly abreast: number;
   /** Counts the lines, not the headings. */
   readonly line: number;
+  /** Counts the nodes of the lines above. */
+  readonly row: number;
 }
 
 export type GridItem = HeadingItem | LineItem;
@@ -56,7 +60,7 @@ export function placesOf(nodes: readonly Node[]): number {
 /** The items of these groups; nodes removed since they were arranged are left out. */
 export function gridItems(fleet: Fleet, groups: readonly Group[], abreast: Abreast, density: Density): GridItem[] {
   const items: GridItem[] = [];
-  let line = 0;
+  let [line, row] = [0, 0];
   for (const group of groups) {
     const nodes = nodesOf(fleet, group);
     if (groups.length > 1 || group.name !== null) {
@@ -65,18 +69,20 @@ export function gridItems(fleet: Fleet, groups: readonly Group[], abreast: Abrea
     const places = placesOf(nodes);
     const beside = abreast[places] ?? 1;
     for (let at = 0; at < nodes.length; at += beside) {
-      items.push(lineItem(nodes.slice(at, at + beside), places, beside, line, density));
+      const item = lineItem(nodes.slice(at, at + beside), places, beside, density);
+      items.push({ ...item, key: `${item.key} ${group.name ?? ""}`, group: group.name, line, row });
       line += 1;
+      row += item.numbers.length;
     }
   }
   return items;
 }
 
-function lineItem(nodes: readonly Node[], places: number, abreast: number, line: number, density: Density): LineItem {
+function lineItem(nodes: readonly Node[], places: number, abreast: number, density: Density): Omit<LineItem, "group" | "line" | "row"> {
   const { height, gap } = CELLS[density];
   const lines = Math.max(...nodes.map(({ info }) => lineCount(info.gpus, places)));
   const numbers = nodes.map(({ info }) => info.number);
-  return { kind: "line", key: `node ${numbers[0]}`, height: lines * (height + gap), numbers, places, abreast, line };
+  return { kind: "line", key: `node ${numbers[0]}`, height: lines * (height + gap), numbers, places, abreast };
 }
 
 export interface PhoneItem extends ListItem {
@@ -87,7 +93,7 @@ export interface PhoneItem extends ListItem {
 /** The rows on a phone: only matching GPUs, eight per line. */
 export function phoneItems(fleet: Fleet, groups: readonly Group[], matches: (gpu: Gpu) => boolean): PhoneItem[] {
   const rows: PhoneItem[] = [];
-  for (const number of groups.flatMap((group) => group.numbers)) {
+  for (const number of new Set(groups.flatMap((group) => group.numbers))) {
     const node = fleet.nodes.get(number);
     if (!node) continue;
     const all = node.gpus;

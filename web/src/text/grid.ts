@@ -181,6 +181,11 @@ export function shortGroupHeading(name: string | null, grouping: Grouping): stri
   return name !== null && grouping.startsWith("label:") ? name : groupHeading(name, grouping);
 }
 
+/** "12 GPUs on 3 nodes", of the group of a user; of those without one, how many are free. */
+export function ownedText({ gpus, free }: { gpus: number; free: number }, { name, numbers }: Group): string {
+  return name === null ? `${free} of ${plural(gpus, "GPU")} free` : `${plural(gpus, "GPU")} on ${plural(numbers.length, "node")}`;
+}
+
 /** The users of these GPUs, at most three by name. */
 export function usersText(gpus: readonly Gpu[]): string {
   const users = [...new Set(gpus.flatMap((gpu) => gpu.info.verdict.users ?? []))];
