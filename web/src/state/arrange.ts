@@ -25,6 +25,7 @@ export interface Group {
 }
 
 const MAX_DIGITS = 12;
+const NOBODY: readonly null[] = [null];
 const BY_SEVERITY: readonly State[] = ["held", "ghost", "unknown", "broken"];
 /** The severity of a node with warnings, below that of every GPU state. */
 const WARNING = 0.5;
@@ -132,7 +133,7 @@ export function countFree(fleet: Fleet, numbers: readonly number[]): { free: num
 
 /** Whether a GPU is in the group of this name: all of a node are, except grouped by user. */
 export function isInGroup({ verdict }: GpuPayload, name: string | null, grouping: Grouping): boolean {
-  return grouping !== "user" || ownerOf(verdict) === name;
+  return grouping !== "user" || usersOf(verdict).includes(name);
 }
 
 /** How many GPUs of a user are in the group, and how many of them are held but idle. */
@@ -149,9 +150,9 @@ export function countOwned(fleet: Fleet, { name, numbers }: Group): { gpus: numb
   return count;
 }
 
-/** The user of a GPU: of several, the one with the most memory on it. */
-function ownerOf({ users }: GpuPayload["verdict"]): string | null {
-  return users?.[0] ?? null;
+/** The users of a GPU, which is in the group of each; one without a user is in that of nobody. */
+function usersOf({ users }: GpuPayload["verdict"]): readonly (string | null)[] {
+  return users?.length ? users : NOBODY;
 }
 
 /** A key for natural sort order: gpu2 before gpu10. */
@@ -186,7 +187,7 @@ function severity({ gpus, silent, warnings }: NodePayload): number {
 function headingsOf({ info }: Node, grouping: Grouping): Iterable<string | null> {
   if (grouping === "none") return [null];
   if (grouping === "model") return [mostCommon(info.gpus.map((gpu) => gpu.name))];
-  if (grouping === "user") return new Set(info.gpus.length ? info.gpus.map((gpu) => ownerOf(gpu.verdict)) : [null]);
+  if (grouping === "user") return new Set(info.gpus.length ? info.gpus.flatMap((gpu) => usersOf(gpu.verdict)) : NOBODY);
   return [info.labels[grouping.slice("label:".length)] ?? null];
 }
 

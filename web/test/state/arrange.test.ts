@@ -88,6 +88,7 @@ describe("groups", () => {
     expect(arrange(fleet, { sort: "name", grouping: "user" })).toEqual([{ name: "mei", numbers: [1] }, { name: "omar", numbers: [1] }, { name: null, numbers: [2] }]);
     expect(mixed.gpus.map((each) => isInGroup(each, "omar", "user"))).toEqual([false, true, true]);
     expect(mixed.gpus.every((each) => isInGroup(each, "any", "model"))).toBe(true);
+    expect(isInGroup(gpu(3, "busy", ["mei", "omar"]), "omar", "user")).toBe(true);
     expect(countOwned(fleet, { name: "omar", numbers: [1] })).toEqual({ gpus: 2, idle: 0, free: 0 });
     expect(arrange(fleet, { sort: "name", grouping: "model" }).map((group) => group.name)).toEqual(["NVIDIA H100 80GB HBM3"]);
   });
