@@ -287,9 +287,12 @@ def test_history_views_fit_a_phone(remembered: ThreadedHub, phone: Page, address
     assert fits_viewport(phone)
 
 
-def test_an_unknown_job_shows_an_error(remembered: ThreadedHub, page: Page) -> None:
+def test_an_unknown_job_or_user_shows_an_error(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/job/0-nothing")
     expect(page.get_by_role("heading", name="Job not found")).to_be_visible()
+    page.goto(f"{remembered.url}/#/person/nobody-here")
+    expect(page.get_by_role("heading", name="User not found")).to_be_visible()
+    expect(page.get_by_text("or has in the last 7 days")).to_be_visible()
 
 
 def test_the_card_of_a_gpu_shows_its_last_hour_with_one_request_per_node(

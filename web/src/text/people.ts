@@ -12,10 +12,8 @@ export function useText({ idle_gpus: idle, idle_seconds: seconds, busy_percent: 
   return busy === null ? UNKNOWN : `${Math.round(busy)} % busy`;
 }
 
-/** How many GPUs people use in total, and how many of those are idle. */
-export function peopleSummary(people: readonly Person[], isPast: boolean): { total: string; idle: string } {
-  const gpus = people.reduce((sum, person) => sum + person.gpus, 0);
-  const idle = people.reduce((sum, person) => sum + person.idle_gpus, 0);
+/** How many GPUs people use in total, and how many of those are idle: as in the summary strip, a shared GPU is counted once. */
+export function peopleSummary(people: readonly Person[], { gpus, idle }: { gpus: number; idle: number }, isPast: boolean): { total: string; idle: string } {
   const names = people.filter((person) => person.seen).length;
   const verb = isPast ? "had" : names === 1 ? "has" : "have";
   return {

@@ -11,7 +11,7 @@ test("idle GPUs are shown instead of the load", () => {
 
 test("the totals of all users are one sentence", () => {
   const unseen = { ...person, user: "(unseen)", seen: false, gpus: 1 };
-  expect(peopleSummary([{ ...person, idle_gpus: 1 }, unseen], false)).toEqual({ total: "1 person has 3 GPUs.", idle: "1 idle." });
-  expect(peopleSummary([{ ...person, idle_gpus: 1 }, unseen], true)).toEqual({ total: "1 person had 3 GPUs.", idle: "1 idle." });
-  expect(peopleSummary([], false).idle).toBe("");
+  expect(peopleSummary([{ ...person, idle_gpus: 1 }, unseen], { gpus: 3, idle: 1 }, false)).toEqual({ total: "1 person has 3 GPUs.", idle: "1 idle." });
+  expect(peopleSummary([{ ...person, idle_gpus: 1 }, unseen], { gpus: 3, idle: 1 }, true)).toEqual({ total: "1 person had 3 GPUs.", idle: "1 idle." });
+  expect(peopleSummary([], { gpus: 0, idle: 0 }, false).idle).toBe("");
 });
