@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fleet_smi.config import SETTINGS
-from tests.machines import SimulatedMachine, UserProcesses
+from tests.machines import MISSING_FOLDER, SimulatedMachine, UserProcesses
 from tests.sim.fixtures import sim_lib, simulated
 from tests.sshd import ssh_network
 
@@ -37,9 +37,11 @@ def pytest_configure() -> None:
     # The developer's own settings must not change what tests see.
     for name in (*(setting.environment_variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
         os.environ.pop(name, None)
-    os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+    os.environ["XDG_CONFIG_HOME"] = MISSING_FOLDER
     for name in ("COLUMNS", "NO_COLOR", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):
         os.environ.pop(name, None)
+    # Where Debian has servers that users can run too, but their PATH does not lead.
+    os.environ["PATH"] += os.pathsep + "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from sim.scenario import Scenario, SimGpu, scenario_env
 
 USERS = ("daemon", "games", "nobody")
 """Users that exist on every Debian and on most other systems."""
+MISSING_FOLDER = "/proc/nonexistent"
+"""A folder that not even root can create: as a home, fish would create `/nonexistent`."""
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -81,11 +81,14 @@ def test_after_a_flag_bash_offers_only_its_values(line: str, offered: set[str]) 
         ("fleet-smi hub token list --a", {"--all"}),
     ],
 )
-def test_fish_completes_commands_flags_and_values(line: str, offered: set[str]) -> None:
+def test_fish_completes_commands_flags_and_values(
+    line: str, offered: set[str], tmp_path: Path
+) -> None:
     require_program("fish")
     script = run_fleet_smi("completion", "fish", env=os.environ).stdout
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"{script}\ncomplete -C '{line}'"],
+        env=dict(os.environ) | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=30,

@@ -15,6 +15,7 @@ from fleet_smi.model.snapshot import Host
 from fleet_smi.node.outlets.file import FileOutlet
 from tests.builders import gpu, process
 from tests.cli.program import assert_error_line, run_fleet_smi, run_json
+from tests.machines import MISSING_FOLDER
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub
 
@@ -167,8 +168,8 @@ def test_dir_reads_the_reports_in_a_folder(tmp_path: Path, env: dict[str, str]) 
 def test_a_missing_folder_is_an_error_and_not_an_empty_fleet(
     env: dict[str, str], command: str
 ) -> None:
-    done = run_fleet_smi(command, "--dir", "/nonexistent/place", env=env)
-    message = "/nonexistent/place: the folder cannot be read: No such file or directory"
+    done = run_fleet_smi(command, "--dir", MISSING_FOLDER, env=env)
+    message = f"{MISSING_FOLDER}: the folder cannot be read: No such file or directory"
     assert_error_line(done, 3, message)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import pwd
 import signal
 import subprocess
 import sys
@@ -119,6 +120,6 @@ def test_a_name_that_dns_does_not_resolve_in_time_is_named(
 
 
 def test_the_ssh_line_has_the_host_that_was_given(env: dict[str, str]) -> None:
-    user = os.environ.get("USER", "root")
+    user = pwd.getpwuid(os.geteuid()).pw_name
     done = run_fleet_smi("free", "--ssh", f"{user}@quick", "--ssh-line", env=env)
     assert_error_line(done, 1, "no GPU is free")  # this machine has none

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.machines import MISSING_FOLDER
 
 INI = "[common]\nuser = monitor\nhosts = gpu01, gpu02\nkey_filename = /etc/key\n"
 
@@ -76,8 +77,8 @@ def test_a_file_of_unknown_format_is_one_line(
 
 
 def test_a_file_that_is_not_there_is_one_line(env: dict[str, str]) -> None:
-    done = run_fleet_smi("migrate", "/nonexistent/hosts.txt", env=env)
-    assert_error_line(done, 2, "cannot read /nonexistent/hosts.txt: No such file")
+    done = run_fleet_smi("migrate", f"{MISSING_FOLDER}/hosts.txt", env=env)
+    assert_error_line(done, 2, f"cannot read {MISSING_FOLDER}/hosts.txt: No such file")
 
 
 def test_an_empty_list_gives_settings_without_hosts(env: dict[str, str], tmp_path: Path) -> None:

@@ -65,6 +65,28 @@ def test_objects_that_replace_others_are_searched_while_they_are_few(searched: l
     assert max(searched) < 100_000
 
 
+def test_objects_of_reports_alone_are_exempted_without_a_search(searched: list[int]) -> None:
+    fleet: list[tuple[int, list[int]]] = [(number, []) for number in range(10_000)]
+
+    async def report() -> None:
+        sent, frozen, others = 0, gc.get_freeze_count(), True
+        collecting = asyncio.ensure_future(collect_often(lambda: sent, lambda: not others))
+        while not searched:
+            sent += 1_000
+            await asyncio.sleep(0.01)
+        others = False
+        searched.clear()
+        while gc.get_freeze_count() < frozen + len(fleet):
+            for number in range(len(fleet)):
+                fleet[number] = (number, [])
+            sent += len(fleet)
+            await asyncio.sleep(0.01)
+        collecting.cancel()
+
+    asyncio.run(report())
+    assert searched == []
+
+
 @pytest.mark.usefixtures("searched")
 def test_cycles_that_die_young_are_found() -> None:
     dead = weakref.ref(Knot())

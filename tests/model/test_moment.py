@@ -183,6 +183,11 @@ def test_a_relative_time_stays_relative_for_another_machine() -> None:
     assert parse_moment(to_remote_moment("24h", NOW, BERLIN), NOW - 500, UTC) == NOW - 86900
 
 
+def test_a_refused_time_is_shown_as_it_was_written() -> None:
+    with pytest.raises(UsageError, match="'2026-11-17T03:12' is in the future"):
+        to_remote_moment("2026-11-17T03:12", NOW, BERLIN)
+
+
 def test_the_default_zone_is_that_of_this_machine() -> None:
     written = datetime.fromtimestamp(NOW - 86400).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     assert parse_moment(written, NOW) == NOW - 86400

@@ -102,3 +102,25 @@ def test_a_few_pipelined_requests_are_answered(line: socket.socket) -> None:
     received = b""
     while received.count(b"HTTP/1.1 200") < MAX_PIPELINED:
         received += line.recv(65536) or pytest.fail("closed too early")
+
+
+@pytest.mark.parametrize("path", [REPORTS_PATH, "/api/v1/session"])
+@pytest.mark.parametrize("length", ["Content-Length: %d", "Transfer-Encoding: chunked"])
+def test_the_body_of_a_request_for_another_protocol_is_not_the_next_request(
+    line: socket.socket, path: str, length: str
+) -> None:
+    """A proxy before the hub takes it for a body: the next client would get its answer."""
+    hidden = START + b"\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n"
+        f"{length.replace('%d', str(len(hidden)))}\r\n\r\n"
+    )
+    line.sendall(head.encode())
+    response = b"".join(iter(lambda: line.recv(4096), b""))
+    assert response.startswith(b"HTTP/1.1 400")
+
+
+def test_a_request_without_a_body_may_ask_for_another_protocol(line: socket.socket) -> None:
+    for _ in range(2):
+        line.sendall(START + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+        assert receive_until(line, b'"ok"}').startswith(b"HTTP/1.1 200")

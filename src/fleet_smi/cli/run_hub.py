@@ -97,7 +97,9 @@ def serve_until_signal(
         short_collections(),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        collect = partial(collect_often, lambda: server.hub.reports_received)
+        # What other tasks leave behind, such as an agent in this process, is not known.
+        has_only_reports = (lambda: False) if tasks else server.has_only_reports
+        collect = partial(collect_often, lambda: server.hub.reports_received, has_only_reports)
         runner.run(_run_until_signal(server.reload, server.run, collect, *tasks))
 
 

@@ -49,8 +49,8 @@ def parse_since(text: str, now: float, zone: tzinfo | None = None) -> float:
 
 def to_remote_moment(text: str, now: float, zone: tzinfo | None = None) -> str:
     """Return the text for another machine: relative times stay relative, by its own clock."""
+    at = parse_since(text, now, zone)
     spec = text.strip().lower()
-    at = parse_since(spec, now, zone)
     if _LENGTH.fullmatch(spec):
         return f"-{spec}"
     return spec if spec == "now" or spec.startswith("-") else f"{at:.3f}"

@@ -33,6 +33,7 @@ class App:
     def __init__(self, services: Services, hosts: AllowedHosts) -> None:
         refusals = RefusalLimiter(time.monotonic)
         self.report_handler = ReportHandler(services, hosts, refusals)
+        self.activity = services.activity
         self._base_path = services.base_path
         self._routes = RefusalMiddleware(
             SecurityMiddleware(_starlette(services), hosts, tls=services.tls),
@@ -41,6 +42,13 @@ class App:
         )
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        self.activity.begun += 1
+        try:
+            await self._handle(scope, receive, send)
+        finally:
+            self.activity.ended += 1
+
+    async def _handle(self, scope: Message, receive: Receive, send: Send) -> None:
         if self._base_path and scope["type"] == "http":
             if scope["path"] == self._base_path:
                 # The page names its files relative to a folder.

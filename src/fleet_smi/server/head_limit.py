@@ -16,6 +16,7 @@ limit one connection fills the memory with them, or keeps the event loop from al
 _TOO_LARGE = HttpError(
     431, "head_too_large", f"the request line and headers exceed {MAX_HEAD_BYTES >> 10} KiB"
 )
+_BODY_HEADERS = (b"content-length", b"transfer-encoding")
 
 
 class HeadLimitProtocol(ConnectionLimitProtocol):
@@ -67,8 +68,13 @@ class HeadLimitProtocol(ConnectionLimitProtocol):
         self._head_bytes = 0
 
     def end_head(self) -> None:
-        """Stop counting."""
+        """Stop counting, and refuse a body that the parser would take for the next request.
+
+        It skips the body of a request that asks for another protocol (`Upgrade`, `CONNECT`).
+        """
         self._in_head = False
+        if self.parser.should_upgrade() and any(name in _BODY_HEADERS for name, _ in self.headers):
+            raise ValueError("a body after a request for another protocol")
 
     def _parse(self, data: bytes) -> None:
         self._has_boundary = False

@@ -107,6 +107,8 @@ class HubServer:
                 stack.callback(bound.close)
             self._app = self._build_app(settings)
             self.listeners = build_listeners(settings, self.hub)
+            others = sources, self._site_list, self.remote_writer, self._link, self.listeners
+            self._has_other_io = any(others)
             # The address file last: commands that find it can connect.
             self.url = self._url(settings.listen.host, socket.gethostname())
             self._local_url = self._url(settings.listen.host, "127.0.0.1")
@@ -132,6 +134,11 @@ class HubServer:
                 group.create_task(follower.run())
             for name, listener in self.listeners.items():
                 group.create_task(_run_listener(name, listener))
+
+    def has_only_reports(self) -> bool:
+        """Whether nothing but pushed reports was handled since the last call."""
+        was_idle = self._app.activity.was_idle(self.hub.stream.subscriber_count)
+        return was_idle and not self._has_other_io
 
     def reload(self) -> None:
         """Read the certificate, tokens and users again, as after SIGHUP. Blocking."""

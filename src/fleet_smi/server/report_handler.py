@@ -90,6 +90,7 @@ class ReportHandler:
 
     def __init__(self, services: Services, hosts: AllowedHosts, refusals: RefusalLimiter) -> None:
         self.refusals = refusals
+        self.activity = services.activity
         self._hub = services.hub
         self._push = services.push
         self._access = services.access

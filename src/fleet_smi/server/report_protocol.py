@@ -56,6 +56,8 @@ class ReportProtocol(HeadLimitProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget an answer that is held."""
+        if self._reports is not None:
+            self._reports.activity.closed_connections += 1
         if self._held is not None and self._reports is not None:
             self._held.timer.cancel()
             self._reports.refusals.release(self._held.address)

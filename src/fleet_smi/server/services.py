@@ -12,6 +12,7 @@ from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
 from fleet_smi.server.backpressure import Backpressure
+from fleet_smi.server.request_activity import RequestActivity
 from fleet_smi.server.single_flight import SingleFlightCache
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Services(Struct, frozen=True, kw_only=True):
     access: AccessControl
     cache: SingleFlightCache
     backpressure: Backpressure = field(default_factory=Backpressure)
+    activity: RequestActivity = field(default_factory=RequestActivity)
     commands_for_viewers: CommandVisibility = "name"
     commands_for_admins: CommandVisibility = "full"
     tls: bool = False

@@ -7,18 +7,24 @@ are sent instead of times, so that the clocks of two hubs are never compared.
 
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from fleet_smi.errors import Undecodable
-from fleet_smi.model.fleet import NodeView
-from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView
+from fleet_smi.model.snapshot import Gpu, Host, Instance
 from fleet_smi.wire.sanitize import is_printable_json, sanitize_texts
 
+_Device = TypeVar("_Device", JudgedGpu, JudgedInstance)
 _PLAIN, _COMPRESSED = b"\x00", b"\x01"
 _COMPRESS_FROM_BYTES = 16 << 10
 _MAX_BYTES = 64 << 20
+MAX_BRIEF_BYTES = 384 << 10
+"""Of one node in a message. NATS carries no message above 1 MiB, and one has many nodes."""
+_TOO_LARGE = "too large to be sent between hubs: only the hub that it reports to shows its GPUs"
 
 
 class FigureRow(Struct, frozen=True, array_like=True, gc=False):
@@ -95,6 +101,17 @@ def encode_brief(node: BriefNode) -> Raw:
     return Raw(_encoder.encode(node))
 
 
+def encode_fitting_brief(node: BriefNode) -> tuple[Raw, NodeView]:
+    """Encode one node of a message; return with it what is sent of one that is too large."""
+    encoded = encode_brief(node)
+    for shorten in (_without_details, _without_gpus):
+        if len(encoded) <= MAX_BRIEF_BYTES:
+            break
+        node = BriefNode(node.number, node.epoch, shorten(node.view))
+        encoded = encode_brief(node)
+    return encoded, node.view
+
+
 def decode_message(data: bytes) -> Message:
     """Decode a message; raise `Undecodable`."""
     try:
@@ -136,6 +153,27 @@ def diff_rows(
 ) -> tuple[FigureRow | None, ...]:
     """The rows that changed, `None` for the others; both have the same length."""
     return tuple([None if old == new else new for old, new in zip(before, after, strict=True)])
+
+
+def _without_details(view: NodeView) -> NodeView:
+    """Leave out what only the details of a node show, which come from its owner."""
+
+    def shorten(device: _Device) -> _Device:
+        listed = device.processes
+        processes = listed and tuple([replace(process, command=None) for process in listed])
+        return replace(device, unread={}, processes=processes)
+
+    gpus = [
+        replace(shorten(gpu), instances=tuple(map(shorten, gpu.instances))) for gpu in view.gpus
+    ]
+    return replace(
+        view, gpus=tuple(gpus), runs=tuple([replace(run, detail="") for run in view.runs])
+    )
+
+
+def _without_gpus(view: NodeView) -> NodeView:
+    trouble = "; ".join(filter(None, (_TOO_LARGE, view.trouble)))
+    return replace(view, gpus=(), runs=(), labels={}, host=Host(), trouble=trouble)
 
 
 def _row(device: Gpu | Instance) -> FigureRow:

@@ -1,6 +1,7 @@
 """A site whose hub is hostile, or not a hub at all, harms no other node."""
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -142,3 +143,24 @@ def test_names_of_a_site_are_printable_and_its_ids_are_its_own(tmp_path: Path) -
         assert "berlin/[31mred" in nodes
         assert home.request("DELETE", "/api/v1/nodes/berlin%2Fid-of-gpu01").status != 204
         assert all(text.isprintable() for text in nodes["berlin/[31mred"].labels)
+
+
+def test_numbers_of_a_site_that_cannot_be_are_unknown_and_hide_nothing(tmp_path: Path) -> None:
+    huge = 10**400
+    verdict = {"state": "held", "since": -1e308, "idle_since": -huge, "users": ["eve"]}
+    card = {"uuid": "GPU-x", "index": huge, "vendor": "nvidia", "name": "H100", "verdict": verdict}
+    node = {"number": 1, "node_id": "n1", "name": "x"}
+    node["gpus"] = [card | {"memory_total_mebibytes": huge}]
+    figures = [1, huge, huge, huge, [[huge, huge, -huge, huge]]]
+    summary = dict.fromkeys(Summary.__struct_fields__, 0)
+    # Not by msgspec, which encodes no such numbers.
+    data = {"taken_at": 1.0, "summary": summary, "nodes": [node], "figures": [figures]}
+    event = f"event: fleet\ndata: {json.dumps(data | {'removed': []})}\n\n".encode()
+    with HostileSite(once(event)) as site, follow(tmp_path, site) as home:
+        wait_until(lambda: "berlin/x" in shown(home))
+        (held,) = shown(home)["berlin/x"].gpus
+        read = held.memory_total_bytes, held.memory_used_bytes, held.busy_percent
+        assert (*read, held.temperature_celsius, held.power_watts, held.index) == (None,) * 5 + (0,)
+        assert held.verdict.since == 0.0
+        for path in ("/", "/metrics", "/api/v1/overview", "/api/v1/people", "/api/v1/free?n=1"):
+            assert home.request("GET", path).status == 200, path

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -135,6 +135,9 @@ readings = st.builds(
 def test_two_readings_that_alternate_change_the_state_once_a_window_at_most(
     one: Gpu, other: Gpu, first: int, second: int, interval: float
 ) -> None:
+    # Processes that stay away for longer do not flap: each of them frees its GPU when it ends.
+    lists = one.processes, other.processes
+    assume(None in lists or lists[0] == lists[1] or max(first, second) * interval <= WINDOW / 10)
     turn = [one] * first + [other] * second
     per_window = round(WINDOW / interval)
     states = states_of(turn * (6 * per_window // len(turn)), interval)

@@ -159,6 +159,28 @@ def test_labels_are_right_when_daylight_saving_time_ends() -> None:
     assert text == "Oct 25 01:00 02:00 02:00 03:00 04:00 05:00 06:00"
 
 
+@pytest.mark.parametrize(
+    ("zone", "noon", "expected"),
+    [
+        ("Europe/Berlin", "2026-03-29T12:00", ["Mar 29", "03:00", "04:00", "06:00"]),
+        ("America/New_York", "2026-03-08T12:00", ["Mar 8", "03:00", "04:00", "06:00"]),
+        ("Asia/Beirut", "2026-03-29T12:00", ["22:00", "01:00", "02:00", "04:00"]),
+    ],
+)
+def test_labels_are_right_when_daylight_saving_time_begins(
+    zone: str, noon: str, expected: list[str]
+) -> None:
+    local = ZoneInfo(zone)
+    end = datetime.fromisoformat(noon).replace(tzinfo=local).timestamp()
+    ticks = time_axis.axis_ticks(
+        end - 24 * HOUR, end, 100, lambda at: datetime.fromtimestamp(at, local)
+    )
+    labels = [label for _, label in ticks]
+    assert len(labels) == 12
+    first = labels.index(expected[0])
+    assert labels[first : first + 4] == expected
+
+
 @given(st.floats(60, 4e7), st.integers(8, 300), st.integers(0, 40_000_000))
 def test_labels_are_in_order_and_do_not_overlap(seconds: float, columns: int, ago: int) -> None:
     start = NOW - ago - seconds

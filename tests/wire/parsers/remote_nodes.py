@@ -9,6 +9,7 @@ from fleet_smi.hub.ssh_script import build_script
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Snapshot
 from fleet_smi.wire.parsers.remote_shell import parse_script_output
 from fleet_smi.wire.report import Report
+from tests.machines import MISSING_FOLDER
 from tests.node.file_trees import Content
 
 MARK = "0123456789abcdef"
@@ -34,7 +35,7 @@ def run_script(
         shell or ["sh"],
         input=build_script(MARK, timeout_seconds, root),
         stdout=subprocess.PIPE,
-        env={**env, "PATH": ":".join(folders), "HOME": "/nonexistent"},
+        env={**env, "PATH": ":".join(folders), "HOME": MISSING_FOLDER},
         check=True,
     ).stdout
 

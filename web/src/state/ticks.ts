@@ -23,22 +23,34 @@ export function ticks({ start, end }: Span, max: number): Ticks {
 function within(start: number, end: number, step: number): number[] {
   const found: number[] = [];
   // Counted from midnight, so that a step of two hours gives 00:00, 02:00 … in any time zone.
-  for (let at = midnightOf(start); at <= end; at += step) if (at >= start) found.push(at);
-  return found;
+  if (step <= HOUR) {
+    for (let at = midnightOf(start); at <= end; at += step) found.push(at);
+  } else {
+    // By the clock: on a day of 23 or 25 hours, seconds since midnight would give 01:00, 03:00 …
+    for (const midnight of midnightsFrom(start, end)) {
+      for (let seconds = 0; seconds < DAY_SECONDS; seconds += step) found.push(new Date(midnight * 1000).setHours(0, 0, seconds) / 1000);
+    }
+  }
+  return found.filter((at) => at >= start && at <= end);
 }
 
 function midnights(start: number, end: number, max: number): number[] {
   const days = DAYS.find((each) => (end - start) / DAY_SECONDS / each <= max) ?? 28;
+  return midnightsFrom(start, end).filter((at, count) => at >= start && count % days === 0);
+}
+
+/** The midnights up to `end`, from that of the day of `start`. */
+function midnightsFrom(start: number, end: number): number[] {
   const found: number[] = [];
-  const day = new Date(midnightOf(start) * 1000);
-  for (let count = 0; day.getTime() / 1000 <= end; count += 1, day.setDate(day.getDate() + 1)) {
-    if (day.getTime() / 1000 >= start && count % days === 0) found.push(day.getTime() / 1000);
-  }
+  // Each rounded again: where the clocks skip midnight, that day begins at 01:00.
+  for (let at = midnightOf(start); at <= end; at = midnightOf(at, 1)) found.push(at);
   return found;
 }
 
-function midnightOf(seconds: number): number {
-  return new Date(seconds * 1000).setHours(0, 0, 0, 0) / 1000;
+function midnightOf(seconds: number, daysLater = 0): number {
+  const day = new Date(seconds * 1000);
+  day.setDate(day.getDate() + daysLater);
+  return day.setHours(0, 0, 0, 0) / 1000;
 }
 
 /** The position of a moment in a span, in percent. */

@@ -61,9 +61,9 @@ class Peers:
         if peer is None:
             return
         is_next = peer.sequence is not None and message.sequence == peer.sequence + 1
-        if not is_next:
-            self._ask_again(peer, monotonic)
-        peer.sequence = message.sequence
+        # Unless it was asked, the gap stays open: the next message asks again.
+        is_complete = is_next or self._ask_again(peer, monotonic)
+        peer.sequence = message.sequence if is_complete else None
         for raw in message.nodes:
             try:
                 brief = decode_brief(raw)
@@ -151,7 +151,10 @@ class Peers:
         peer.heard_at = monotonic
         return peer
 
-    def _ask_again(self, peer: Peer, monotonic: float) -> None:
-        if monotonic >= peer.resend_due:
-            peer.resend_due = monotonic + _RESEND_SECONDS
-            self._request_resend(peer.hub)
+    def _ask_again(self, peer: Peer, monotonic: float) -> bool:
+        """Ask a hub to send all again; return false if that was not long enough ago."""
+        if monotonic < peer.resend_due:
+            return False
+        peer.resend_due = monotonic + _RESEND_SECONDS
+        self._request_resend(peer.hub)
+        return True

@@ -14,7 +14,7 @@ from fleet_smi.wire.cluster import (
     FigureRow,
     NodeUpdate,
     diff_rows,
-    encode_brief,
+    encode_fitting_brief,
     figure_rows,
 )
 
@@ -22,7 +22,9 @@ from fleet_smi.wire.cluster import (
 # memory of a process, is at most as old at the other hubs.
 _REFRESH_SECONDS = 30.0
 _MAX_NODES_PER_MESSAGE = 200
+# With one more node, which may have `MAX_BRIEF_BYTES`, it is less than NATS carries.
 _MAX_MESSAGE_BYTES = 512 << 10
+_BYTES_PER_ROW = 40
 
 
 _Facts = tuple[object, ...]
@@ -32,12 +34,13 @@ _Facts = tuple[object, ...]
 class _Sent:
     """One node as it was last sent."""
 
-    __slots__ = ("facts", "number", "refresh_at", "rows")
+    __slots__ = ("facts", "has_gpus", "number", "refresh_at", "rows")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.facts: _Facts | None = None
         self.rows: tuple[FigureRow, ...] = ()
+        self.has_gpus = True
         self.refresh_at = 0.0
 
 
@@ -80,9 +83,10 @@ class ChangePublisher:
                 found = self._compare(node_id, now)
                 if isinstance(found, NodeUpdate):
                     updates.append(found)
+                    size += _BYTES_PER_ROW * len(found.rows)
                 elif found is not None:
-                    nodes.append(encode_brief(found))
-                    size += len(nodes[-1])
+                    nodes.append(found)
+                    size += len(found)
             if size > _MAX_MESSAGE_BYTES:
                 break
         removed, self._removed = self._removed, []
@@ -98,7 +102,7 @@ class ChangePublisher:
             tuple(removed),
         )
 
-    def _compare(self, node_id: str, now: float) -> BriefNode | NodeUpdate | None:
+    def _compare(self, node_id: str, now: float) -> Raw | NodeUpdate | None:
         parts = self._fleet.own_parts(node_id, now)
         # A target that never reported is listed by the hubs that have it in their settings.
         if parts is None or parts.node.age_seconds is None:
@@ -113,9 +117,13 @@ class ChangePublisher:
         rows = figure_rows([gpu for gpu, _ in parts.gpus])
         before, sent.rows = sent.rows, rows
         if facts == sent.facts and now < sent.refresh_at and len(before) == len(rows):
-            return NodeUpdate(sent.number, parts.node.age_seconds, diff_rows(before, rows))
+            changed = diff_rows(before, rows) if sent.has_gpus else ()
+            return NodeUpdate(sent.number, parts.node.age_seconds, changed)
         sent.facts, sent.refresh_at = facts, now + _REFRESH_SECONDS
-        return BriefNode(sent.number, epoch, build_node_view(parts))
+        view = build_node_view(parts)
+        encoded, shown = encode_fitting_brief(BriefNode(sent.number, epoch, view))
+        sent.has_gpus = len(shown.gpus) == len(view.gpus)
+        return encoded
 
 
 def _facts(parts: NodeParts, epoch: int | None) -> _Facts:

@@ -7,6 +7,7 @@ users of a GPU are shown as processes of which nothing else is known.
 from collections.abc import Sequence
 
 from fleet_smi.model.fleet import JudgedGpu, JudgedInstance, NodeView, Note, Verdict
+from fleet_smi.model.range_check import RANGES, Number
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Host, Process
 from fleet_smi.model.stream_payload import (
@@ -20,6 +21,7 @@ from fleet_smi.model.synthetic_pids import synthetic_pid
 from fleet_smi.model.units import MIB
 
 _MAX_NAME, _MAX_TEXT, _MAX_LABELS, _MAX_GPUS = 128, 1000, 64, 1024
+_LATEST_TIME = 2.0**33  # the year 2242
 _UNKNOWN = DeviceFigures(None, None)
 
 
@@ -33,7 +35,8 @@ def build_site_node(
 ) -> NodeView:
     """Build the view of a node of a site, as the hub there sees it."""
     rows = list(figures.parts) if figures is not None else []
-    reported_at = None if figures is None else figures.reported_at
+    # A time in the future would be one of a clock that differs; one of 400 digits is no time.
+    reported_at = None if figures is None else _past(figures.reported_at, now)
     name = sanitize_text(payload.name, _MAX_NAME) or payload.node_id
     return NodeView(
         node_id=site_node_id(site, payload.node_id),
@@ -48,7 +51,7 @@ def build_site_node(
         labels=dict([*payload.labels.items()][:_MAX_LABELS]),
         host=Host(
             driver_version=payload.driver_version,
-            cpu_percent=None if figures is None else figures.cpu_percent,
+            cpu_percent=None if figures is None else _valid("cpu_percent", figures.cpu_percent),
         ),
         gpus=tuple(_gpus(payload.gpus[:_MAX_GPUS], rows, reported_at or now)),
     )
@@ -74,7 +77,7 @@ def _gpus(
                 profile=instance.profile,
                 memory_total_bytes=_bytes(instance.memory_total_mebibytes),
                 memory_used_bytes=_bytes(row.memory_used_mebibytes),
-                busy_percent=row.busy_percent,
+                busy_percent=_valid("busy_percent", row.busy_percent),
                 processes=_processes(instance.uuid, instance.verdict),
                 verdict=_verdict(instance.verdict, sampled_at),
             )
@@ -83,14 +86,14 @@ def _gpus(
         built.append(
             JudgedGpu(
                 uuid=gpu.uuid,
-                index=gpu.index,
+                index=_valid("index", gpu.index) or 0,
                 vendor=gpu.vendor,
                 name=gpu.name,
                 memory_total_bytes=_bytes(gpu.memory_total_mebibytes),
                 memory_used_bytes=_bytes(own.memory_used_mebibytes),
-                busy_percent=own.busy_percent,
-                temperature_celsius=own.temperature_celsius,
-                power_watts=own.power_watts,
+                busy_percent=_valid("busy_percent", own.busy_percent),
+                temperature_celsius=_valid("temperature_celsius", own.temperature_celsius),
+                power_watts=_valid("power_watts", own.power_watts),
                 instances=tuple(instances),
                 # Those of the instances are on these: they must not be counted twice.
                 processes=() if instances else _processes(gpu.uuid, gpu.verdict),
@@ -109,13 +112,14 @@ def _processes(uuid: str, verdict: VerdictPayload) -> tuple[Process, ...] | None
 
 
 def _verdict(verdict: VerdictPayload, sampled_at: float) -> Verdict:
-    idle = None if verdict.idle_since is None else max(0.0, sampled_at - verdict.idle_since)
+    idle_since = _past(verdict.idle_since, sampled_at)
+    idle = None if idle_since is None else sampled_at - idle_since
     # A stream leaves out a reason that its other fields say already.
     reason = verdict.reason or verdict.was or ", ".join(verdict.users or ()) or verdict.state
     return Verdict(
         state=verdict.state,
         reason=sanitize_text(reason, _MAX_TEXT),
-        since=verdict.since,
+        since=min(max(0.0, verdict.since), _LATEST_TIME),
         was=verdict.was,
         notes=tuple([Note(kind, kind.replace("_", " ")) for kind in verdict.notes]),
         idle_seconds=idle,
@@ -123,4 +127,14 @@ def _verdict(verdict: VerdictPayload, sampled_at: float) -> Verdict:
 
 
 def _bytes(mebibytes: int | None) -> int | None:
-    return None if mebibytes is None else mebibytes * MIB
+    return _valid("memory_total_bytes", None if mebibytes is None else mebibytes * MIB)
+
+
+def _valid(field: str, value: Number | None) -> Number | None:
+    """Return a number of this field; `None` for one that it cannot be, as in a report."""
+    low, high = RANGES[field]
+    return value if value is not None and low <= value <= high else None
+
+
+def _past(at: float | None, now: float) -> float | None:
+    return None if at is None else float(min(max(0, at), now))

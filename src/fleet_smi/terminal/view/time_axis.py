@@ -69,15 +69,16 @@ def _round_up(at: float, step: float, local: ToLocalTime) -> float:
     """Return the next time that is a multiple of the step in local time.
 
     The UTC offset there may differ from the one here (daylight saving time): if so, the
-    result is corrected by the difference.
+    result is corrected by the difference. A time that the clocks skipped is the moment after.
     """
     offset = _utc_offset(at, local)
     rounded = -(-(at + offset) // step) * step - offset
     new_offset = _utc_offset(rounded, local)
     if (rounded + new_offset) % step == 0:
         return rounded
-    # Never earlier than `at`: the loop over the ticks would not end.
-    return max(at, rounded + offset - new_offset)
+    corrected = rounded + offset - new_offset
+    was_skipped = _utc_offset(corrected, local) != new_offset
+    return rounded if was_skipped else corrected
 
 
 def _utc_offset(at: float, local: ToLocalTime) -> float:
