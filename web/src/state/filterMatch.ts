@@ -30,7 +30,12 @@ export function countMatches(terms: readonly Term[], gpus: readonly Gpu[]): Matc
   return { gpus: matching, instances };
 }
 
-function matchesDevice(terms: readonly Term[], gpu: Gpu): boolean {
+/** A GPU and its MIG instances, each as a GPU of its own. */
+export function devicesOf(gpu: Gpu): Gpu[] {
+  return [gpu, ...gpu.instances.map((instance) => instanceAsGpu(gpu, instance))];
+}
+
+export function matchesDevice(terms: readonly Term[], gpu: Gpu): boolean {
   return terms.every((term) => matches(term, gpu) !== term.negated);
 }
 

@@ -15,6 +15,7 @@ export function withoutHidden(groups: readonly Group[], shown: (number: number) 
   return isSame(result, before) ? before : result;
 }
 
+/** How many nodes these groups have; one may be in several. */
 export function nodeCount(groups: readonly Group[]): number {
-  return groups.reduce((sum, group) => sum + group.numbers.length, 0);
+  return new Set(groups.flatMap((group) => group.numbers)).size;
 }
