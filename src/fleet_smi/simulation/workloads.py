@@ -56,7 +56,7 @@ PRETRAINING = Workload(
     busy_percent=97.0,
     rest_every_seconds=190.0,
     rest_seconds=9.0,
-    rest_percent=12.0,
+    rest_percent=24.0,
     heat=0.97,
 )
 FINE_TUNING = Workload(
@@ -99,6 +99,7 @@ EXPLORING = Workload(
     variation_percent=24.0,
     rest_every_seconds=38.0,
     rest_seconds=24.0,
+    rest_percent=20.0,
     loading_seconds=3.0,
     heat=0.7,
     cpu_percent=38.0,
@@ -119,6 +120,7 @@ FITTING = Workload(
     variation_percent=27.0,
     rest_every_seconds=33.0,
     rest_seconds=7.0,
+    rest_percent=20.0,
     heat=0.7,
     cpu_percent=412.0,
 )

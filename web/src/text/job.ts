@@ -8,6 +8,8 @@ import { formatEnergy, formatHours, formatHoursUnit, formatShare } from "./histo
 import { useText } from "./people";
 import { dateTime } from "./time";
 
+/** A smaller part of the time is not shown: it is noise. */
+const MIN_SHARE = 0.005;
 const GIB = 1024 ** 3;
 const MEANING = {
   hours: "hours times GPUs; users who share a GPU get equal parts",
@@ -81,7 +83,7 @@ export function usageParts(sums: Sums): UsagePart[] {
     { kind: "unused", seconds: unused, text: text(unused, "allocated, low activity") },
     { kind: "idle", seconds: idle, text: text(idle, "idle") },
   ];
-  return parts.filter(({ seconds }) => seconds > 0);
+  return parts.filter(({ seconds }) => seconds > MIN_SHARE * sums.gpu_seconds);
 }
 
 export function formatGpuMemory(bytes: number | null): string {

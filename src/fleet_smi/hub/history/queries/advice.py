@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from fleet_smi.model.history import JobPart, Sums
 from fleet_smi.model.units import GIB
-from fleet_smi.model.usage_report import add_sums
 
 _MIN_GPU_SECONDS = 1800.0  # shorter jobs get no advice
 _MIN_IDLE_SECONDS, _MIN_IDLE_SHARE, _ALL_SHARE = 3600.0, 0.3, 0.98
@@ -45,16 +44,17 @@ def advice(parts: Sequence[JobPart]) -> tuple[str, ...]:
     return tuple([sentence for sentence in sentences if sentence is not None])
 
 
-def sums_of_job(parts: Sequence[JobPart]) -> Sums:
-    """Return the usage of a job; one that never used its GPUs was idle all the time.
+def with_idle_time(part: JobPart) -> JobPart:
+    """Return a part of a job; a GPU that it never used was idle all the time.
 
-    A state follows its cause by minutes, so the time in the state held is a little shorter.
+    The state held begins minutes after its cause: by it alone, "never used" would be idle less.
     """
-    sums = add_sums([part.occupancy.sums for part in parts])
+    sums = part.occupancy.sums
     is_measured = sums.measured_seconds > _MIN_MEASURED_SHARE * sums.gpu_seconds
     if not is_measured or sums.busy_seconds >= _UNUSED_LOAD * sums.measured_seconds:
-        return sums
-    return replace(sums, idle_seconds=sums.gpu_seconds - sums.busy_seconds)
+        return part
+    sums = replace(sums, idle_seconds=sums.gpu_seconds - sums.busy_seconds)
+    return replace(part, occupancy=replace(part.occupancy, sums=sums))
 
 
 def _is_well_used(sums: Sums) -> bool:

@@ -6,10 +6,11 @@ from functools import lru_cache
 from operator import attrgetter
 from zlib import crc32
 
-from fleet_smi.hub.history.queries.advice import advice, sums_of_job
+from fleet_smi.hub.history.queries.advice import advice, with_idle_time
 from fleet_smi.model.history import GpuOccupancies, Job, JobPart
 from fleet_smi.model.people import HIDDEN_USER
 from fleet_smi.model.safe_text import natural_sort_key
+from fleet_smi.model.usage_report import add_sums
 
 RESTART_WINDOW_SECONDS = 60.0
 """A command that starts again within this time after its end counts as the same job."""
@@ -125,6 +126,7 @@ def _end(part: JobPart) -> float:
 def _job(key: JobKey, parts: list[JobPart]) -> Job:
     end = max([_end(part) for part in parts])
     start = parts[0].occupancy.start
+    parts = [with_idle_time(part) for part in parts]
     # The commands of the workers differ in ranks and ports: show that of the largest part.
     holder = max(parts, key=_gpu_seconds).occupancy.holder
     return Job(
@@ -136,7 +138,7 @@ def _job(key: JobKey, parts: list[JobPart]) -> Job:
         gpus=len({(part.gpu.node_id, part.gpu.uuid) for part in parts}),
         certain=all(part.occupancy.certain for part in parts if _end(part) == end),
         places=_places(parts),
-        sums=sums_of_job(parts),
+        sums=add_sums([part.occupancy.sums for part in parts]),
         advice=advice(parts),
         parts=tuple(parts),
     )
