@@ -50,7 +50,7 @@ _DGX = MachineModel(gpu_model=H100, cpu_count=224, memory_total_bytes=2016 * GIB
 _HGX = MachineModel(gpu_model=A100, cpu_count=128, memory_total_bytes=1008 * GIB)
 _SERVER = MachineModel(gpu_model=L40S, cpu_count=96, memory_total_bytes=755 * GIB)
 _DESK = MachineModel(gpu_model=RTX_4090, cpu_count=32, memory_total_bytes=126 * GIB)
-_JOB_PERIOD_SECONDS = (2.0 * _HOUR, 9.0 * _HOUR)
+_JOB_PERIOD_SECONDS = (3.0 * _HOUR, 20.0 * _HOUR)
 _MANAGERS: dict[MachineModel, JobManager] = {_SERVER: "pod", _DESK: "bare"}
 
 
