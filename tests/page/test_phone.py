@@ -23,7 +23,8 @@ def phone(new_page: NewPage) -> Page:
 def test_free_gpus_are_above_the_nodes(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     free = phone.get_by_role("region", name=re.compile("^Free now"))
-    expect(free.get_by_role("listitem")).to_have_count(2)
+    expect(free.get_by_role("listitem")).to_have_count(3)
+    expect(free.get_by_role("listitem").last).to_contain_text("gpu01 GPU 3, MIG 2g.20gb")
     expect(free.get_by_role("listitem").filter(has_text="gpu02")).to_contain_text("GPU 0, 1")
     nodes = phone.get_by_role("heading", name=re.compile("^Nodes"))
     above, below = free.bounding_box(), nodes.bounding_box()

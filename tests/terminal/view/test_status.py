@@ -122,6 +122,13 @@ def test_a_column_that_no_gpu_can_fill_is_not_shown() -> None:
     assert "FAN" not in screen(fleet(samples.eight()), 200)
 
 
+def test_free_mig_instances_are_counted_beside_free_gpus() -> None:
+    free = gpu(0, verdict("free", "nobody on it"))
+    view = fleet(node("gpu01", free), node("gpu02", free))
+    counted = replace(view, summary=replace(view.summary, free_instances=3))
+    assert status.render(counted, 100, Paint(enabled=False)).startswith("2 free + 3 MIG")
+
+
 def test_hidden_processes_are_counted() -> None:
     text = screen(
         fleet(
