@@ -1,6 +1,7 @@
 // Texts about a job and about the person who ran it.
 
 import type { Job, Person, Sums } from "../feed/types";
+import type { JobSort } from "../state/jobGroups";
 import { busyShare } from "../state/usage";
 import type { Fact } from "./card";
 import { UNKNOWN, duration, plural } from "./format";
@@ -11,6 +12,7 @@ import { dateTime } from "./time";
 /** A smaller part of the time is not shown: it is noise. */
 const MIN_SHARE = 0.005;
 const GIB = 1024 ** 3;
+export const JOB_SORTS: Record<JobSort, string> = { newest: "Newest", hours: "Most GPU time", idle: "Most idle", busy: "Least busy" };
 const MEANING = {
   hours: "hours times GPUs; users who share a GPU get equal parts",
   busy: "share of the measured time with a kernel running",

@@ -12,6 +12,14 @@ export function useText({ idle_gpus: idle, idle_seconds: seconds, busy_percent: 
   return busy === null ? UNKNOWN : `${Math.round(busy)} % busy`;
 }
 
+/** "+25 %": the last week against the one before. */
+export function changeText(change: number | null): string {
+  if (change === null) return "";
+  const percent = Math.round(100 * change);
+  if (percent > 999) return "> 10 ×";
+  return percent === 0 ? "±0 %" : `${percent > 0 ? "+" : "−"}${Math.abs(percent)} %`;
+}
+
 /** How many GPUs people use in total, and how many of those are idle: as in the summary strip, a shared GPU is counted once. */
 export function peopleSummary(people: readonly Person[], { gpus, idle }: { gpus: number; idle: number }, isPast: boolean): { total: string; idle: string } {
   const names = people.filter((person) => person.seen).length;

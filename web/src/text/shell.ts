@@ -19,7 +19,7 @@ export const SECTIONS: readonly Section[] = [
   { view: "grid", name: "Fleet", also: ["heat", "node", "gpu"] },
   { view: "table", name: "Table", also: [] },
   { view: "people", name: "People", also: ["person", "job"] },
-  { view: "history", name: "History", also: [] },
+  { view: "history", name: "History", also: ["trends"] },
   { view: "setup", name: "Setup", also: [], adminOnly: true },
 ];
 

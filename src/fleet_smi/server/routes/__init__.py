@@ -14,6 +14,7 @@ ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.ledger",
     "fleet_smi.server.routes.series",
     "fleet_smi.server.routes.usage",
+    "fleet_smi.server.routes.report",
     "fleet_smi.server.routes.ribbon",
     "fleet_smi.server.routes.jobs",
     "fleet_smi.server.routes.history_state",
