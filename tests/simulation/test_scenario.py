@@ -155,7 +155,7 @@ def test_a_holder_is_idle_since_it_began_after_a_backfilled_week() -> None:
     for sequence, (moment, interval) in enumerate(last_week(NOON), start=1):
         fleet.apply(scenario.snapshot(at, moment, sequence, interval), moment)
     (node,) = fleet.view(NOON).nodes
-    assert node.gpus[0].verdict.reason.startswith("lucas, idle for 1 d")
+    assert node.gpus[0].verdict.reason.startswith("lucas, idle for 22 h")
 
 
 def test_two_users_share_a_gpu(lab: FleetView) -> None:

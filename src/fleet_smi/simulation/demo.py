@@ -179,7 +179,7 @@ def _broken(builder: _NodeBuilder) -> SimulatedNode:
 
 
 def _held(builder: _NodeBuilder) -> SimulatedNode:
-    slots = builder.job("lucas", NOTEBOOK, 26.0) + builder.jobs(gpus=2)
+    slots = builder.job("lucas", NOTEBOOK, 22.4) + builder.jobs(gpus=2)
     return builder.node([*slots, *builder.job("priya", FINE_TUNING, 3.2)], "hall-1/r03")
 
 
