@@ -13,6 +13,8 @@ export class Page {
   private past = $state.raw<Fleet | null>(null);
   /** Set while a past moment is shown or loading: live events are applied but not drawn. */
   private isPaused = false;
+  /** Since when the user has paused updates; `null` if they have not. */
+  frozenAt = $state<number | null>(null);
   /** Incremented when there is something new to draw: whatever is derived from the fleet reads it. */
   version = $state(0);
   /** The fleet's `roster`, for what depends on nothing else. */
@@ -62,6 +64,14 @@ export class Page {
     watchSession(() => (this.connection = "unauthorized"));
   }
 
+  /** Stop drawing live events until called again: what moves is hard to read. */
+  toggleFreeze(): void {
+    if (this.frozenAt !== null) return this.showLive();
+    if (this.isPast) return;
+    this.pause();
+    this.frozenAt = this.clock;
+  }
+
   /** Stop drawing live events, until `showPast` or `showLive`. */
   pause(): void {
     this.isPaused = true;
@@ -79,6 +89,7 @@ export class Page {
 
   showLive(): void {
     if (!this.isPaused) return;
+    this.frozenAt = null;
     this.isPaused = false;
     this.past = null;
     if (this.live.summary) this.redraw();

@@ -14,6 +14,11 @@ class Session {
     return this.identity?.role === "admin";
   }
 
+  /** Whether the signed-in user is among these. */
+  isMe(users: readonly string[] | null): boolean {
+    return this.identity !== null && this.identity.how !== "open" && (users?.includes(this.identity.name) ?? false);
+  }
+
   /** Whether they signed in with a password; a proxy's user cannot sign out here. */
   get canSignOut(): boolean {
     return this.identity?.how === "session";

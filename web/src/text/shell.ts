@@ -31,6 +31,7 @@ export const THEME_LABELS: Record<Theme, string> = {
 
 export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
   ["/", "search"],
+  ["Ctrl+K", "command palette: go to a node, person or view, save a view"],
   ["f", "show only free GPUs"],
   ["g", "grid"],
   ["h", "heat map"],
@@ -39,6 +40,7 @@ export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
   ["y", "history"],
   ["← → space", "in history: step back, step forward, play"],
   ["l", "back to live"],
+  ["s", "stop moving, and go on"],
   ["d", "switch row density"],
   ["← → ↑ ↓", "move in the grid; Ctrl+Home and Ctrl+End jump to its ends"],
   ["Enter", "open the GPU"],
@@ -46,9 +48,9 @@ export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
   ["?", "this list"],
 ];
 
-/** "14 free · fleet-smi": the title of the browser tab. */
-export function tabTitle(free: number | null): string {
-  return free === null ? "fleet-smi" : `${grouped(free)} free · fleet-smi`;
+/** "14 free · lab.example · fleet-smi": the title of the browser tab. */
+export function tabTitle(free: number | null, hub: string): string {
+  return [free === null ? "" : `${grouped(free)} free`, hub, "fleet-smi"].filter(Boolean).join(" · ");
 }
 
 /** The header of a printed page: hub, time, filter. */

@@ -13,6 +13,8 @@ export const lazyViews = {
   pastBanner: () => import("./time/PastBanner.svelte"),
   problems: () => import("./shell/ProblemsBanner.svelte"),
   sessionEnded: () => import("./signin/SessionEnded.svelte"),
+  palette: () => import("./shell/Palette.svelte"),
+  paused: () => import("./shell/PausedBanner.svelte"),
   firstRun: () => import("./setup/FirstRun.svelte"),
 };
 
