@@ -40,8 +40,9 @@ export function nextSort(sort: UsageSort, key: UsageColumn): UsageSort {
   return { key, descending: sort.key === key ? !sort.descending : key !== "name" };
 }
 
-/** The last seven days relative to the seven before: 0.25 is a quarter more; `null` if there were none. */
+/** The last seven days relative to the seven before: 0.25 is a quarter more; `null` if there are not two weeks of history. */
 export function weekChange({ daily }: Pick<UsageRow, "daily">): number | null {
+  if (daily.length < 2 * WEEK) return null;
   const sum = (days: readonly number[]): number => days.reduce((total, seconds) => total + seconds, 0);
   const [before, last] = [sum(daily.slice(-2 * WEEK, -WEEK)), sum(daily.slice(-WEEK))];
   return before > 0 ? last / before - 1 : null;

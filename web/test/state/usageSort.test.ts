@@ -25,5 +25,5 @@ it("a second click turns the order around", () => {
 
 it("the trend is the last week against the one before", () => {
   expect(weekChange({ daily: [...Array<number>(7).fill(4), ...Array<number>(7).fill(5)] })).toBe(0.25);
-  expect(weekChange({ daily: [0, 0, 3] })).toBeNull();
+  expect(weekChange({ daily: [1, 0, 3] })).toBeNull();
 });
