@@ -35,6 +35,18 @@ def test_a_restarted_agent_is_accepted_though_it_counts_from_zero() -> None:
     assert fleet.apply(snapshot(gpu(), taken_at=NOON + 1, sequence=0), NOON + 1) is not None
 
 
+def test_a_restarted_agent_is_accepted_though_its_last_report_was_delayed() -> None:
+    fleet = FleetState()
+    fleet.apply(snapshot(gpu(), sequence=900, run_id="run-1"), NOON + 5)
+    again = snapshot(gpu(), taken_at=NOON + 2, sequence=1, run_id="run-2")
+    change = fleet.apply(again, NOON + 2)
+    assert change is not None
+    assert not change.is_late
+    older = snapshot(gpu(), taken_at=NOON + 1, sequence=901, run_id="run-1")
+    assert (late := fleet.apply(older, NOON + 1)) is not None
+    assert late.is_late
+
+
 def test_a_node_whose_clock_was_set_back_is_accepted() -> None:
     fleet = fleet_of(snapshot(gpu(), sequence=5))
     assert fleet.apply(snapshot(gpu(), taken_at=NOON - HOUR, sequence=6), NOON + 1) is not None

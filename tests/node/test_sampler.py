@@ -242,7 +242,7 @@ def test_nvml_and_nvidia_smi_give_the_same_values(
     machine.set_scenario(Scenario(gpus=[busy, SimGpu(memory_used=4 * MIB)], driver=driver))
     by_nvml = machine.snapshot()
     only_nvidia_smi(sim_lib, tmp_path / "bin", monkeypatch)
-    by_program = Sampler(Reader(spawn_worker), subjects=QUICK_SUBJECTS)
+    by_program = Sampler(Reader(spawn_worker), subjects=QUICK_SUBJECTS, patient=True)
     second = by_program.sample()
     by_program.close()
     assert outcomes(by_nvml)["nvidia"] == "ok"

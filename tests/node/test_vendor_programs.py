@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def sample(tmp_path: Path) -> Iterator[Callable[[], Snapshot]]:
     """Takes samples of a machine whose kernel lists no GPU."""
     root = write_tree(tmp_path / "root", {"proc/stat": "btime 1750000000\n"})
-    sampler = Sampler(Reader(spawn_worker), root=root, subjects=QUICK_SUBJECTS)
+    sampler = Sampler(Reader(spawn_worker), root=root, subjects=QUICK_SUBJECTS, patient=True)
     yield sampler.sample
     sampler.close()
 

@@ -13,9 +13,10 @@ from fleet_smi.fleet.fleet_change import FleetChange, late_change, node_change
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
 from fleet_smi.fleet.live_node import LiveNode
+from fleet_smi.fleet.node_checkpoint import NodeCheckpoint
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_limit import MAX_NODES
-from fleet_smi.fleet.node_state import NodeCheckpoint, NodeState, restore_node
+from fleet_smi.fleet.node_state import NodeState, restore_node
 from fleet_smi.fleet.node_views import NodeViews
 from fleet_smi.fleet.routes import Routes
 from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name

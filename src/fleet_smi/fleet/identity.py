@@ -23,8 +23,8 @@ from fleet_smi.fleet.machines import (
     report_key,
     suffixed_id,
 )
+from fleet_smi.fleet.node_checkpoint import NodeCheckpoint
 from fleet_smi.fleet.node_limit import check_id_count, check_machine_count
-from fleet_smi.fleet.node_state import NodeCheckpoint
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.merge import with_node_id
 from fleet_smi.model.snapshot import Snapshot

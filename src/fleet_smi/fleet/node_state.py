@@ -1,14 +1,14 @@
-"""The state of one node: its latest snapshot, judged, and the checkpoint that outlives the hub."""
+"""The state of one node: its latest snapshot, judged."""
 
 from math import inf
 from operator import attrgetter
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.fleet.clock_watch import is_clock_wrong
 from fleet_smi.fleet.device_standings import DeviceStandings, StateTransition
 from fleet_smi.fleet.inventory import Inventory, gpus_with_missing
+from fleet_smi.fleet.node_checkpoint import NodeCheckpoint
 from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.fleet.via import Via, find_ssh_host
 from fleet_smi.model.fleet import NodeView, Verdict
@@ -17,7 +17,7 @@ from fleet_smi.model.sequences import SequenceTracker
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
 from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.model.uuids import snapshot_uuids
-from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing
+from fleet_smi.model.verdict.hysteresis import SampleTiming
 from fleet_smi.model.verdict.judge import apply_silence, silence_timeout
 from fleet_smi.model.verdict.process_group import EMPTY_GROUP
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -26,31 +26,10 @@ from fleet_smi.model.views import NodeParts
 _by_index = attrgetter("index", "uuid")
 # A node's clock that is ahead of the hub's by more than this is wrong, not just imprecise.
 _CLOCK_AHEAD_SECONDS = 60.0
+# A report is on its way for less than this.
+_MAX_DELAY_SECONDS = 60.0
 # These transports fetch only the latest report: gaps in the numbers are no loss there.
 _LATEST_ONLY = ("pull", "files")
-
-
-class NodeCheckpoint(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The stored state of one node; `given_…` are the name and labels set by an administrator.
-
-    `ways` are its routes: what is on disk keeps the name that it was written with. `owner` is the
-    route that its id first came by, where that is not `via`, and `reported_id` the id that it
-    reports, where another machine has that.
-    """
-
-    node_id: str
-    name: str
-    snapshot: Snapshot
-    at: float
-    sequences: SequenceTracker
-    inventory: Inventory
-    via: Via | None = None
-    ways: tuple[Via, ...] = ()
-    given_name: str | None = None
-    given_labels: dict[str, str] = {}
-    standings: dict[str, Standing] = {}
-    owner: Via | None = None
-    reported_id: str | None = None
 
 
 class NodeState:
@@ -157,8 +136,9 @@ class NodeState:
             return True
         if snapshot.run_id is not None:
             # Sequence numbers and the hub's clock can be trusted; the node's clock cannot.
-            same_run = snapshot.run_id == latest.base.run_id
-            return snapshot.sequence > latest.sequence if same_run else at > self.at
+            if snapshot.run_id == latest.base.run_id:
+                return snapshot.sequence > latest.sequence
+            return at > self.at or self._follows_by_own_clock(snapshot, at)
         if snapshot.taken_at > latest.taken_at:
             return True
         if snapshot.boot_id == latest.base.boot_id and snapshot.sequence > latest.sequence:
@@ -166,6 +146,16 @@ class NodeState:
         # A node whose clock was far ahead must not be locked out until that time has come.
         ahead = latest.taken_at > self.at + _CLOCK_AHEAD_SECONDS
         return ahead and snapshot.taken_at < latest.taken_at
+
+    def _follows_by_own_clock(self, snapshot: Snapshot, at: float) -> bool:
+        """Return whether an agent's first snapshot is newer, though the last one came late.
+
+        A report that was delayed on its way counts as taken later than it was.
+        """
+        latest = self.latest
+        same_boot = snapshot.boot_id is not None and snapshot.boot_id == latest.base.boot_id
+        delay = self.at - at
+        return same_boot and delay < _MAX_DELAY_SECONDS and snapshot.taken_at > latest.taken_at
 
     def update(
         self, snapshot: Snapshot, at: float, thresholds: Thresholds

@@ -55,6 +55,14 @@ def test_a_list_that_is_refused_now_and_then_changes_nothing(card: Gpu, run: int
     assert "free" not in states or card == gpu()
 
 
+def test_a_list_that_is_refused_now_and_then_does_not_make_a_desktop_idle() -> None:
+    """Programs of a windowing driver, without a figure for their memory, are never called idle."""
+    desktop = process(kind="compute+graphics", gpu_memory_bytes=None)
+    card = gpu(processes=(desktop,), memory_used_bytes=2 * GIB)
+    states = states_of(([replace(card, processes=None)] * 3 + [card] * 3) * 120, 5.0)
+    assert set(states[6:]) == {"busy"}
+
+
 def test_a_list_that_stays_refused_does_not_free_a_gpu_for_the_window() -> None:
     refused = replace(SMALL, processes=None)
     states = states_of([SMALL] * 10 + [refused] * 90, 10.0)

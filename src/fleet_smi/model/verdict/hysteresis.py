@@ -121,7 +121,9 @@ def apply_hysteresis(
     if verdict.state == standing.verdict.state:
         return Standing(window, verdict, group, fell=standing.fell, returns=returns)
     falls = is_less_used(verdict.state, standing.verdict.state)
-    if falls and _is_list_missing(window, group, thresholds):
+    # Nor does it make work idle: which processes can be idle is not known without the list.
+    seems_unused = falls or verdict.state == "held"
+    if seems_unused and _is_list_missing(window, group, thresholds):
         return replace(standing, window=window, group=group)
     # Counted over all candidates: two alternating states must not keep a third one in force.
     disagreed = standing.disagreed + 1

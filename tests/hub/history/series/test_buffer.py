@@ -131,3 +131,15 @@ def test_samples_that_are_not_whole_are_refused() -> None:
         convert_samples(b"1234567", FIRST_COLUMNS, (), 1)
     with pytest.raises(ValueError, match="size"):
         SampleBuffer(("GPU-a",), b"1234567")
+
+
+def test_a_gpu_that_left_keeps_its_figures_since_the_last_rollup() -> None:
+    buffer, busy = SampleBuffer(), gpu_offset(1) + BUSY_INDEX
+    for at in range(60, 160):
+        report = snapshot(gpu(0), *([gpu(1, busy_percent=50.0)] if at < 135 else []))
+        buffer.set_gpus(device_uuids(report))
+        buffer.add(float(at), report)
+    buffer.take_until(120.0, 60)
+    assert buffer.sums(120.0, 135.0, [busy]) == {busy: (750.0, 15.0)}
+    buffer.take_until(140.0, 10)
+    assert buffer.uuids == (gpu(0).uuid,)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.history.series.codec import column_moves
+from fleet_smi.hub.history.series.layout import gpu_offset
 from fleet_smi.hub.history.series.sample_format import (
     GAUGES,
     instance_fields,
@@ -156,7 +157,7 @@ class SampleBuffer:
         taken, count = self.peek_until(end, grain), self._count_before(end)
         self._samples = [_with_time(end, self._samples[count - 1]), *self._samples[count:]]
         if self._absent_count:
-            self._move_columns(self._present, ())
+            self._move_columns(self._present, self._known_absent())
         return taken
 
     def span_at(self, at: float, seconds: int) -> SampleSpan | None:
@@ -212,6 +213,19 @@ class SampleBuffer:
         unknown = gauges.count(None) - len(self._unknown_gauges) * (len(gauges) // _STRIDE)
         self._unusual = bool(others or unknown or None in node)
         return pack_figures(self._format.gauges, (at,), [*node, *gauges, *others])
+
+    def _known_absent(self) -> tuple[str, ...]:
+        """The GPUs that have left, and of which the samples still have figures."""
+        samples = np.frombuffer(b"".join(self._samples), self._format.dtype)
+        known = np.isfinite(samples["figures"]).any(axis=0)
+        first = len(self._present)
+        return tuple(
+            [
+                uuid
+                for number, uuid in enumerate(self.uuids[first:], first)
+                if known[self._format.positions[gpu_offset(number) : gpu_offset(number + 1)]].any()
+            ]
+        )
 
     def _count_before(self, end: float) -> int:
         return bisect_left(self._samples, end, key=_time_of)
