@@ -75,6 +75,7 @@ export class Page {
   /** Stop drawing live events, until `showPast` or `showLive`. */
   pause(): void {
     this.isPaused = true;
+    this.frozenAt = null;
     clearTimeout(this.redrawTimer);
     this.redrawTimer = 0;
   }
