@@ -44,6 +44,26 @@ _SCROLL = """
 })
 """
 
+# The compressed size of the files that were loaded so far, without the data.
+_FILE_BYTES = """
+performance.getEntriesByType("resource").filter((each) => !each.name.includes("/api/"))
+  .reduce((sum, each) => sum + each.encodedBodySize, 0)
+"""
+# From the key until the frame that shows it is done.
+_TIME_KEY = """
+() => {
+  window.keyMs = new Promise((resolve) => addEventListener("keydown", () => {
+    const start = performance.now();
+    requestAnimationFrame(() => {
+      const channel = new MessageChannel();
+      channel.port1.onmessage = () => resolve(performance.now() - start);
+      channel.port2.postMessage(0);
+    });
+  }, { once: true, capture: true }));
+}
+"""
+_KEY_PAUSE_MILLISECONDS = 300
+
 
 @dataclass(frozen=True, kw_only=True)
 class PageCounters:
@@ -102,6 +122,7 @@ class PageView:
         page.goto(url)
         page.wait_for_selector(_A_GPU, state="attached")
         self.first_paint_seconds: float = page.evaluate("window.drawnAfterMs") / 1000
+        self.first_view_bytes: int = page.evaluate(_FILE_BYTES)
 
     def _count(self, event: dict[str, Any]) -> None:
         self._received_bytes += event["encodedDataLength"]
@@ -131,6 +152,18 @@ class PageView:
         """Scroll for the given time and return the duration of each frame."""
         times = self._page.evaluate(_SCROLL, seconds)
         return tuple((late - early) / 1000 for early, late in pairwise(times))
+
+    def measure_keys(self, text: str) -> tuple[float, ...]:
+        """Type into the search box and return how long each key takes until it is visible."""
+        self._page.get_by_role("combobox", name="Search").click()
+        self._page.wait_for_timeout(5 * _KEY_PAUSE_MILLISECONDS)
+        seconds = []
+        for key in text:
+            self._page.evaluate(_TIME_KEY)
+            self._page.keyboard.press(key)
+            seconds.append(self._page.evaluate("window.keyMs") / 1000)
+            self._page.wait_for_timeout(_KEY_PAUSE_MILLISECONDS)
+        return tuple(seconds)
 
 
 def _metrics(session: CDPSession) -> dict[str, float]:

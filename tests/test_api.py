@@ -75,12 +75,14 @@ def test_a_count_that_is_no_whole_number_is_a_usage_error(count: Any) -> None:
 def test_min_free_takes_text_or_bytes() -> None:
     assert len(fleet_smi.free(2, min_free="40GiB")) == 2
     assert len(fleet_smi.free(2, min_free=40 * GIB)) == 2
+    with pytest.raises(UsageError, match="min_free=40 is in bytes: write '40GiB'"):
+        fleet_smi.free(2, min_free=40)
     with pytest.raises(Unmet):
         fleet_smi.free(1, min_free="100GiB")
 
 
 def test_too_few_free_gpus_raise_unmet() -> None:
-    with pytest.raises(Unmet, match="2 GPUs are free, 3 were requested"):
+    with pytest.raises(Unmet, match="2 of 3 requested GPUs are free"):
         fleet_smi.free(3)
 
 

@@ -236,7 +236,12 @@ def _gpu_info(gpu: JudgedGpu) -> GpuInfo:
 
 
 def _bytes(size: str | int | None) -> int:
-    return parse_memory(size) if isinstance(size, str) else size or 0
+    """Return a size in bytes; raise `UsageError` for a number that was meant as GiB."""
+    if isinstance(size, str):
+        return parse_memory(size)
+    if size is not None and 0 < size < MIB:
+        raise UsageError(f"min_free={size} is in bytes: write '{size}GiB'")
+    return size or 0
 
 
 def _view() -> FleetView:

@@ -19,11 +19,13 @@ WINDOW = page.PageWindow(
 )
 USUAL = page.PageRun(
     first_paint_seconds=(0.5, 0.4),
+    first_view_bytes=78_000,
     windows=(WINDOW, replace(WINDOW, script_seconds=1.0)),
     heap_bytes=(10 << 20, 10 << 20),
     frame_seconds=(0.016,) * 60,
 )
 MANY = replace(USUAL, windows=(WINDOW,), frame_seconds=(0.016,) * 95 + (0.1,) * 5)
+KEYS = (0.005, 0.012)
 ALL = (
     (page.TIME_PAIRS, "times"),
     (page.HEAP_PAIRS, "heaps"),
@@ -44,13 +46,16 @@ def outcomes(measured: page.PageMeasurement) -> dict[str, str]:
 
 
 def test_a_page_within_its_limits_keeps_every_budget() -> None:
-    assert set(outcomes(page.summarize(90_000, USUAL, MANY)).values()) == {"kept"}
+    assert set(outcomes(page.summarize(90_000, USUAL, KEYS, MANY)).values()) == {"kept"}
 
 
 @pytest.mark.parametrize(
     ("files", "usual", "many", "missed"),
     [
         (151_000, USUAL, MANY, page.FILES),
+        (90_000, replace(USUAL, first_view_bytes=81_000), MANY, page.FIRST_VIEW),
+        (90_000, replace(USUAL, frame_seconds=(0.025,) * 60), MANY, page.FRAME),
+        (90_000, USUAL, MANY, page.KEY),
         (90_000, replace(USUAL, first_paint_seconds=(1.1, 1.2)), MANY, page.PAINT),
         (90_000, replace(USUAL, windows=(replace(WINDOW, updates=40),)), MANY, page.SCRIPT),
         (90_000, replace(USUAL, heap_bytes=(10 << 20, 12 << 20)), MANY, page.HEAP_LATE),
@@ -67,19 +72,20 @@ def test_a_page_within_its_limits_keeps_every_budget() -> None:
 def test_each_limit_is_missed_alone(
     files: int, usual: page.PageRun, many: page.PageRun, missed: str
 ) -> None:
-    found = outcomes(page.summarize(files, usual, many))
+    keys = (0.02,) if missed == page.KEY else KEYS
+    found = outcomes(page.summarize(files, usual, keys, many))
     assert [label for label, outcome in found.items() if outcome == "missed"] == [missed]
 
 
 def test_the_cost_of_an_update_is_its_mean_in_each_window() -> None:
-    times = {one.label: one.values for one in page.summarize(90_000, USUAL, MANY).times}
+    times = {one.label: one.values for one in page.summarize(90_000, USUAL, KEYS, MANY).times}
     assert times[page.SCRIPT] == pytest.approx((0.004, 0.005))
     assert times[page.SCRIPT_CPU] == pytest.approx((0.003, 0.003))
     assert times[page.WORK] == pytest.approx((0.01, 0.01))
 
 
 def test_notes_have_update_rate_load_and_frame_times() -> None:
-    notes = page.summarize(90_000, USUAL, MANY).notes
+    notes = page.summarize(90_000, USUAL, KEYS, MANY).notes
     assert "1,000 nodes × 8 GPUs, watched for 40 s: 10.0 updates/s" in notes
     assert "the page's thread busy 10%" in notes
     assert "the longest 100 ms" in notes

@@ -58,7 +58,7 @@ def test_model_filters_by_name(env: dict[str, str]) -> None:
 
 def test_too_few_exit_with_1_and_nothing_on_stdout(env: dict[str, str]) -> None:
     done = run_fleet_smi("free", "-n", "16", env=env)
-    assert_error_line(done, 1, "3 GPUs are free, 16 were requested; the next likely one is")
+    assert_error_line(done, 1, "3 of 16 requested GPUs are free: ")
 
 
 def test_the_shell_gets_devices_for_cuda(env: dict[str, str]) -> None:
@@ -77,7 +77,7 @@ def test_why_explains_each_gpu(env: dict[str, str]) -> None:
     offered, refused = text.split("NOT OFFERED")
     assert all(f"gpu07:{index}" in offered for index in (1, 3, 4))
     assert "gpu07:0" in refused
-    assert "gpu07:2   broken: lost" in refused
+    assert "gpu07:2   broken: fell off the bus" in refused
 
 
 def test_policies_imitate_other_systems(people: UserProcesses, simulated: Simulated) -> None:

@@ -152,6 +152,7 @@ def test_the_summary_counts_the_states_of_the_rows(
         "gpus": 8,
         "nodes": 1,
         "nodes_reporting": 1,
+        "free_instances": 0,
         **dict.fromkeys(("free", "leased", "busy", "held", "ghost", "broken", "unknown"), 0),
         **counts,
     }

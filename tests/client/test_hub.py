@@ -135,7 +135,7 @@ def test_every_option_of_a_request_for_gpus_is_sent_to_the_hub() -> None:
     assert path == "/api/v1/free"
     assert dict(parse_qsl(query)) == {
         "n": "2",
-        "min_free": str(40 * GIB),
+        "min_free": f"{40 * GIB}B",
         "model": "H100 NVL",
         "vendor": "nvidia",
         "policy": "memory",

@@ -258,11 +258,11 @@ MESSAGES: dict[str, tuple[Scenario, tuple[str, ...]]] = {
         Scenario(gpus=[SimGpu()], init="mismatch"),
         ("--json",),
     ),
-    "lost: fell off the bus: reboot; if it returns, have the hardware checked": (
+    "Reboot; if it returns, check the hardware": (
         Scenario(gpus=[SimGpu(faults={"*": "lost"})]),
         ("-v",),
     ),
-    "GPU requires reset: nvidia-smi --gpu-reset, once nobody uses it": (
+    "GPU requires reset. nvidia-smi --gpu-reset, once nobody uses it": (
         Scenario(gpus=[SimGpu(faults={"*": "reset-required"})]),
         ("-v",),
     ),

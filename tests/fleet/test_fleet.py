@@ -205,7 +205,7 @@ def test_idle_time_accumulates_over_reports() -> None:
     mine = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB)
     for at in range(0, 11_000, 60):
         fleet.apply(snapshot(mine, taken_at=NOON + at, interval_seconds=60.0), NOON + at)
-    assert gpu_rows(fleet, NOON + 11_000) == [(0, "held", "bob, idle for 3 h, 16.0 GiB kept")]
+    assert gpu_rows(fleet, NOON + 11_000) == [(0, "held", "bob, idle for 3 h, 16.0 GiB allocated")]
 
 
 def test_the_window_of_a_gpu_follows_its_uuid_and_not_its_index() -> None:

@@ -52,7 +52,13 @@ def _verdict(row: dict[str, Any]) -> Verdict:
 
 def _instance(part: dict[str, Any]) -> JudgedInstance:
     verdict = Verdict(state=part["state"], reason="of the instance", since=0.0)
-    fields = msgspec.structs.asdict(instance()) | {"uuid": part["uuid"]}
+    fields = msgspec.structs.asdict(instance()) | {
+        "uuid": part["uuid"],
+        "profile": part["profile"],
+        "memory_total_bytes": _bytes(part["total_mebibytes"]),
+        "memory_used_bytes": _bytes(part["used_mebibytes"]),
+        "processes": _processes(part["users"]),
+    }
     return JudgedInstance(**fields, verdict=verdict)
 
 

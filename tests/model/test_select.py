@@ -120,6 +120,45 @@ def test_a_model_is_requested_by_words_of_its_name(model: str, found: int) -> No
     assert len(labels(view, model=model)) == found
 
 
+def test_the_full_name_of_a_model_means_no_other_one() -> None:
+    view = fleet(node("gpu01", card(0, name="NVIDIA L4"), card(1, name="NVIDIA L40S")))
+    assert set(labels(view, model="l4")) == {"gpu01:0", "gpu01:1"}
+    assert labels(view, model="NVIDIA L4") == ["gpu01:0"]
+
+
+@pytest.mark.parametrize(
+    "requested, offered",
+    [
+        (80 * GIB, ["gpu01:0"]),  # has 79.6 GiB, of which 1 GiB is in use
+        (78 * GIB, ["gpu01:0"]),
+        (82 * GIB, ["gpu01:0"]),
+        (83 * GIB, []),
+        (77 * GIB, ["gpu01:0"]),
+        (48 * GIB, ["gpu01:0", "gpu01:2"]),  # 45.0 GiB: a 48 GB card with ECC
+    ],
+)
+def test_a_nominal_size_means_the_card_that_is_sold_with_it(
+    requested: int, offered: list[str]
+) -> None:
+    gpu = card(0, memory_total_bytes=81559 * MIB, memory_used_bytes=GIB)
+    used = card(1, memory_total_bytes=81559 * MIB, memory_used_bytes=40 * GIB)
+    ecc = card(2, name="NVIDIA L40S", memory_total_bytes=46068 * MIB, memory_used_bytes=4 * MIB)
+    assert labels(fleet(node("gpu01", gpu, used, ecc)), min_free_bytes=requested) == offered
+
+
+def test_the_reason_says_where_the_offered_gpus_are() -> None:
+    view = fleet(node("dgx02", card(0), card(1)), node("dgx03", card(0), card(1)))
+    assert find_offer(view, GpuRequest(count=4)).reason == (
+        "4 of 4 requested: 2 on dgx02, 2 on dgx03; not on one node"
+    )
+    assert find_offer(view, GpuRequest(count=2, same_node=True)).reason == (
+        "2 of 2 requested: both on dgx02"
+    )
+    assert find_offer(view, GpuRequest(count=1)).reason == "1 of 1 requested: on dgx02"
+    short = find_offer(view, GpuRequest(count=5))
+    assert short.reason == short.unmet == ("4 of 5 requested GPUs are free: 2 on dgx02, 2 on dgx03")
+
+
 def test_nodes_are_requested_by_a_regular_expression() -> None:
     view = fleet(node("gpu01", card(0)), node("gpu02", card(0)))
     assert labels(view, node="0[2-9]") == ["gpu02:0"]
@@ -134,10 +173,10 @@ def test_a_silent_node_is_rejected_as_a_whole() -> None:
 
 
 def test_rejections_give_the_reason() -> None:
-    held = card(2, "held", "bob, idle for 3 h, 16.2 GiB kept", **BUSY)
+    held = card(2, "held", "bob, idle for 3 h, 16.2 GiB allocated", **BUSY)
     ghost = card(4, "ghost", "71.1 GiB used, no process accounts for it")
     assert refusals(fleet(node("gpu01", held, ghost))) == [
-        ("gpu01", 2, "held by bob, idle for 3 h, 16.2 GiB kept"),
+        ("gpu01", 2, "held by bob, idle for 3 h, 16.2 GiB allocated"),
         ("gpu01", 4, "ghost: 71.1 GiB used, no process accounts for it"),
     ]
 
@@ -162,7 +201,7 @@ def test_a_request_for_one_node_is_unmet_when_no_node_has_enough() -> None:
     assert labels(view, count=2, same_node=True) == ["gpu02:0", "gpu02:1"]
     assert labels(view, count=1, same_node=True) == ["gpu01:0"]
     short = find_offer(view, GpuRequest(count=3, same_node=True))
-    assert short.unmet == "3 GPUs are free, 2 of them on one node, 3 were requested"
+    assert short.unmet == "no node has 3 free GPUs: 2 of 3 are on gpu02"
 
 
 def test_an_unmet_request_names_the_next_likely_gpu() -> None:
@@ -172,20 +211,20 @@ def test_an_unmet_request_names_the_next_likely_gpu() -> None:
     with pytest.raises(Unmet) as raised:
         require_offer(view, GpuRequest(count=16))
     assert str(raised.value) == (
-        "2 GPUs are free, 16 were requested; the next likely one is gpu02:1"
+        "2 of 16 requested GPUs are free: 2 on gpu01; the next likely one is gpu02:1"
     )
 
 
 def test_without_a_held_gpu_the_least_busy_is_the_next_likely() -> None:
     hard, light = card(0, "busy", busy_percent=97.0), card(1, "busy", busy_percent=30.0)
     found = find_offer(fleet(node("gpu01", hard, light)), GpuRequest(count=1))
-    assert found.unmet == "no GPU is free, 1 was requested; the next likely one is gpu01:1"
+    assert found.unmet == "no GPU is free; the next likely one is gpu01:1"
 
 
 def test_a_request_for_all_is_unmet_when_there_is_none() -> None:
     assert find_offer(fleet(), GpuRequest()).unmet == "no GPU is free"
     assert find_offer(fleet(), GpuRequest(model="H100", count=2)).unmet == (
-        "no matching GPU is free, 2 were requested"
+        "no matching GPU is free"
     )
 
 
@@ -272,4 +311,4 @@ def test_the_memory_policy_accepts_another_share() -> None:
 def test_a_gpu_without_memory_figures_is_never_the_next_likely_one() -> None:
     blind = card(0, "busy", memory_used_bytes=None, memory_total_bytes=None)
     found = find_offer(fleet(node("gpu01", blind)), GpuRequest(count=1))
-    assert found.unmet == "no GPU is free, 1 was requested"
+    assert found.unmet == "no GPU is free"

@@ -72,7 +72,7 @@ def test_a_gpu_that_is_taken_or_closed_has_shape_word_and_reason(grid: Locator) 
 
 def test_the_instances_of_a_gpu_are_inside_its_cell(grid: Locator) -> None:
     cell = grid.get_by_role("gridcell", name="gpu01 GPU 3")
-    expect(cell).to_have_accessible_name(re.compile("2 instances"))
+    expect(cell).to_have_accessible_name(re.compile("MIG 1g.10gb, busy, carol; MIG 2g.20gb, free"))
     expect(cell.locator(".slice")).to_have_count(2)
     expect(cell).to_contain_text("carol")
 
@@ -92,7 +92,7 @@ def test_a_node_without_a_gpu_says_so(grid: Locator) -> None:
 def test_pointing_at_a_cell_opens_its_card_and_leaving_closes_it(grid: Locator, page: Page) -> None:
     _cell(page, "gpu01 GPU 1").hover()
     card = _card(page, "gpu01 GPU 1")
-    for text in ("busy: alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):
+    for text in ("Used by alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):
         expect(card).to_contain_text(text)
     page.get_by_role("link", name="fleet-smi").hover()
     expect(card).to_be_hidden()
@@ -114,8 +114,8 @@ def test_an_admin_sees_the_whole_command(lab: ThreadedHub, page: Page) -> None:
 def test_a_click_keeps_the_card_open_until_it_is_closed(grid: Locator, page: Page) -> None:
     _cell(page, "gpu03 GPU 0").click()
     card = _card(page, "gpu03 GPU 0")
-    expect(card).to_contain_text("fell off the bus")
-    expect(card).to_contain_text("reboot the machine")
+    expect(card).to_contain_text("Fell off the bus")
+    expect(card).to_contain_text("Reboot the machine")
     page.get_by_role("link", name="fleet-smi").hover()
     card.get_by_role("button", name="Close").click()
     expect(card).to_be_hidden()
@@ -149,13 +149,13 @@ def test_arrow_keys_walk_the_grid_and_the_card_follows(grid: Locator, page: Page
     expect(_cell(page, "gpu01 GPU 0")).to_be_focused()
     page.keyboard.press("ArrowRight")
     expect(_cell(page, "gpu01 GPU 1")).to_be_focused()
-    expect(_card(page, "gpu01 GPU 1")).to_contain_text("busy: alice")
+    expect(_card(page, "gpu01 GPU 1")).to_contain_text("Used by alice")
     page.keyboard.press("ArrowDown")
-    expect(_cell(page, "gpu02 GPU 1")).to_be_focused()
+    expect(_cell(page, "gpu03 GPU 1")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile("#/gpu/GPU-a100-1$"))
+    expect(page).to_have_url(re.compile("#/gpu/GPU-ghost$"))
 
 
 def test_nodes_are_grouped_by_label_model_or_user(grid: Locator, page: Page) -> None:
@@ -164,7 +164,11 @@ def test_nodes_are_grouped_by_label_model_or_user(grid: Locator, page: Page) -> 
     _choose(page, "Group", "model")
     expect(grid.get_by_text("A100-SXM4-40GB", exact=True)).to_be_visible()
     _choose(page, "Group", "user")
-    expect(grid.get_by_role("row").filter(has_text="no user").first).to_be_visible()
+    assert _headings(grid) == ["alice", "bob", "carol", "no user"]
+    expect(grid.get_by_role("row").filter(has_text="bob").first).to_contain_text("1 GPU on 1 node")
+    # Each GPU is in one group: that of its user.
+    expect(grid.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
+    expect(grid.get_by_role("rowheader", name="gpu01")).to_have_count(4)
     _choose(page, "Group", "none")
     expect(grid.locator(".group")).to_have_count(0)
     expect(grid.get_by_role("gridcell")).to_have_count(sum(COUNTS.values()))
@@ -190,7 +194,9 @@ def test_grid_density_is_remembered(grid: Locator, page: Page) -> None:
     page.reload()
     expect(page.get_by_role("button", name="Compact")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("d")
-    expect(page.get_by_role("button", name="Comfortable")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="Grid", exact=True)).to_have_attribute(
+        "aria-pressed", "true"
+    )
 
 
 def _height(page: Page) -> float:

@@ -105,6 +105,23 @@ def test_keys_step_through_time_and_lead_back(remembered: ThreadedHub, page: Pag
     expect(page.get_by_text("Viewing")).to_have_count(0)
 
 
+def test_back_leaves_the_past_and_the_zoom_is_in_the_address(
+    remembered: ThreadedHub, page: Page
+) -> None:
+    page.goto(f"{remembered.url}/#/history?range=1h")
+    expect(_blocks(page, "carol").first).to_be_visible()
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("Viewing")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_text("Viewing")).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"#/history\?range=1h$"))
+    zoom = f"{_ago(60)}..{_ago(30)}"
+    page.goto(f"{remembered.url}/#/node/id-of-gpu01?zoom={zoom}")
+    page.get_by_role("button", name="Reset zoom").click()
+    expect(page).to_have_url(re.compile("#/node/id-of-gpu01$"))
+
+
 def test_playback_runs_until_now(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/history?range=1h&at={_ago(1)}")
     past = page.get_by_role("region", name="Past moment")
@@ -145,6 +162,9 @@ def test_a_past_moment_is_one_event_and_a_node_is_loaded_at_that_moment(
 
 def test_the_slider_is_a_way_into_the_past(remembered: ThreadedHub, page: Page) -> None:
     page.goto(remembered.url)
+    ribbon = page.get_by_title("GPUs by state over time")
+    ribbon.click()
+    expect(ribbon).to_have_attribute("aria-expanded", "true")
     slider = page.get_by_role("slider", name="Time shown")
     slider.press("ArrowLeft")
     expect(page.get_by_role("region", name="Past moment")).to_be_visible()
@@ -153,7 +173,7 @@ def test_the_slider_is_a_way_into_the_past(remembered: ThreadedHub, page: Page) 
     expect(page.get_by_role("region", name="Past moment")).to_have_count(0)
 
 
-def test_the_slider_causes_no_layout_shift(remembered: ThreadedHub, new_page: NewPage) -> None:
+def test_the_ribbon_causes_no_layout_shift(remembered: ThreadedHub, new_page: NewPage) -> None:
     page = new_page()
     requests: list[Route] = []
 
@@ -166,7 +186,7 @@ def test_the_slider_causes_no_layout_shift(remembered: ThreadedHub, new_page: Ne
         page.goto(remembered.url)
     before = cell.bounding_box()
     requests[0].continue_()
-    expect(page.get_by_role("slider", name="Time shown")).to_be_visible()
+    expect(page.get_by_title("GPUs by state over time")).to_be_visible()
     assert cell.bounding_box() == before
 
 
@@ -267,9 +287,12 @@ def test_history_views_fit_a_phone(remembered: ThreadedHub, phone: Page, address
     assert fits_viewport(phone)
 
 
-def test_an_unknown_job_shows_an_error(remembered: ThreadedHub, page: Page) -> None:
+def test_an_unknown_job_or_user_shows_an_error(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/job/0-nothing")
     expect(page.get_by_role("heading", name="Job not found")).to_be_visible()
+    page.goto(f"{remembered.url}/#/person/nobody-here")
+    expect(page.get_by_role("heading", name="User not found")).to_be_visible()
+    expect(page.get_by_text("or has in the last 7 days")).to_be_visible()
 
 
 def test_the_card_of_a_gpu_shows_its_last_hour_with_one_request_per_node(

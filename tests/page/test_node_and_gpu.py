@@ -52,7 +52,7 @@ def test_another_gpu_of_a_node_is_chosen_by_a_click(lab: ThreadedHub, page: Page
         re.compile("GPU 2, held")
     )
     chosen.get_by_role("button", name="gpu01 GPU 1").click()
-    expect(page.get_by_text("GPU 1 is busy:")).to_be_visible()
+    expect(page.get_by_text("GPU 1: Used by alice.")).to_be_visible()
     page.get_by_role("link", name="GPU 1 details").click()
     expect(page.get_by_role("heading", name="gpu01 GPU 1", level=1)).to_be_visible()
 
@@ -90,18 +90,18 @@ def test_a_node_without_a_gpu_has_a_page_too(lab: ThreadedHub, page: Page) -> No
 
 def test_a_node_page_shows_the_instances_of_a_mig_gpu(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
-    parts = page.get_by_role("button", name=re.compile("GPU 3, busy, carol.*2 instances"))
+    parts = page.get_by_role("button", name=re.compile("GPU 3, busy, carol.*MIG 2g.20gb, free"))
     expect(parts.locator(".glyph")).to_have_count(2)
     parts.click()
     expect(page.get_by_text("1 of 2 instances free; carol")).to_be_visible()
-    expect(page.get_by_text("no data for GPU 3, the other GPUs faint")).to_be_visible()
+    expect(page.get_by_text("Not reported under MIG; other GPUs in grey")).to_be_visible()
 
 
 def test_a_silent_node_keeps_its_page_and_says_so(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu04")
     expect(_fact(page, "Last report")).to_contain_text("silent")
     expect(page.get_by_role("button", name="gpu04 GPU 0, unknown")).to_contain_text("was free")
-    expect(page.get_by_text(re.compile("^GPU 0 is unknown: silent for"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^GPU 0: Unknown. Silent for"))).to_be_visible()
 
 
 def test_a_missing_page_is_an_error_with_a_link_back(lab: ThreadedHub, page: Page) -> None:

@@ -23,7 +23,8 @@ def phone(new_page: NewPage) -> Page:
 def test_free_gpus_are_above_the_nodes(lab: ThreadedHub, phone: Page) -> None:
     phone.goto(lab.url)
     free = phone.get_by_role("region", name=re.compile("^Free now"))
-    expect(free.get_by_role("listitem")).to_have_count(2)
+    expect(free.get_by_role("listitem")).to_have_count(3)
+    expect(free.get_by_role("listitem").last).to_contain_text("gpu01 GPU 3, MIG 2g.20gb")
     expect(free.get_by_role("listitem").filter(has_text="gpu02")).to_contain_text("GPU 0, 1")
     nodes = phone.get_by_role("heading", name=re.compile("^Nodes"))
     above, below = free.bounding_box(), nodes.bounding_box()
@@ -50,7 +51,7 @@ def test_a_tap_on_a_gpu_opens_its_card_as_a_sheet(lab: ThreadedHub, phone: Page)
     phone.goto(lab.url)
     phone.get_by_role("button", name="gpu01 GPU 1, busy").tap()
     card = phone.get_by_role("dialog", name="gpu01 GPU 1")
-    expect(card).to_contain_text("busy: alice")
+    expect(card).to_contain_text("Used by alice")
     box = card.bounding_box()
     assert box is not None
     assert box["x"] >= 0

@@ -26,11 +26,32 @@ def _row(setup: Page, text: str) -> Locator:
 
 def test_the_join_command_works(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Create join command").click()
-    line = setup.locator("code").filter(has_text="--join").inner_text()
+    line = setup.locator("code").filter(has_text="| fleet-smi agent").inner_text()
     arguments = line.split()
     assert arguments[3:7] == ["fleet-smi", "agent", "--to", hub.url]
     expect(setup.get_by_text("valid for 24 hours and 100 machines")).to_be_visible()
-    hub.join("id-of-new", "new", arguments[1])
+    expect(setup.get_by_text("Waiting for the first machine")).to_be_visible()
+    hub.join_and_report(snapshot(gpu(0, uuid="GPU-new"), node="new"))
+    expect(setup.get_by_text("new joined")).to_be_visible()
+
+
+def test_an_account_is_added_promoted_and_removed(hub: ThreadedHub, setup: Page) -> None:
+    accounts = setup.get_by_role("region", name="Accounts")
+    accounts.get_by_label("Name").fill("kim")
+    accounts.get_by_label("Password").fill("a long enough one")
+    accounts.get_by_role("button", name="Add account").click()
+    expect(accounts.get_by_text("kim can sign in now.")).to_be_visible()
+    accounts.get_by_label("Role of kim").select_option("admin")
+    expect(accounts.get_by_text("kim is now admin.")).to_be_visible()
+    accounts.get_by_role("button", name="Reset password of kim").click()
+    accounts.get_by_label("New password for kim").fill("another long one")
+    accounts.get_by_role("button", name="Set password", exact=True).click()
+    expect(accounts.get_by_text("The password of kim was changed")).to_be_visible()
+    assert hub.server.credentials.users.verify_password("kim", "another long one")
+    accounts.get_by_role("button", name="Remove kim").click()
+    accounts.get_by_role("button", name="Remove", exact=True).click()
+    expect(accounts.get_by_text("kim was removed.")).to_be_visible()
+    expect(accounts.get_by_label(f"Role of {ADMIN}")).to_be_disabled()
 
 
 def test_a_token_is_made_shown_once_and_revoked_once_confirmed(
@@ -56,7 +77,7 @@ def test_node_tokens_are_counted(setup: Page) -> None:
 
 def test_a_node_is_renamed_and_labelled(hub: ThreadedHub, setup: Page) -> None:
     setup.get_by_role("button", name="Edit gpu01").click()
-    setup.get_by_label("Name").fill("big-one")
+    setup.get_by_label("Name").first.fill("big-one")
     setup.get_by_label("Labels").fill("rack=a, room=2")
     setup.get_by_role("button", name="Save").click()
     expect(_row(setup, "big-one")).to_contain_text("rack=a")

@@ -18,7 +18,7 @@ GREY = ".grey"
 
 def _chip(page: Page, state: str, count: int) -> Locator:
     strip = page.get_by_role("region", name="Fleet now")
-    return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}$"))
+    return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}( \+ \d+ MIG)?$"))
 
 
 def _found(hub: ThreadedHub, query: str) -> int:
@@ -46,6 +46,17 @@ def test_each_count_shows_what_the_hub_finds_by_it_and_all_again(
         chip.click()
 
 
+def test_strip_search_and_hub_agree_on_free_mig_instances(lab: ThreadedHub, page: Page) -> None:
+    summary = lab.fleet().summary
+    assert (summary.free, summary.free_instances) == (3, 1)
+    page.goto(lab.url)
+    chip = page.get_by_role("button", name="3 free + 1 MIG")
+    chip.click()
+    expect(page.get_by_role("search")).to_contain_text("3 GPUs, 1 MIG instance")
+    # The three, and the GPU that has the instance.
+    assert _found(lab, "free") == 4
+
+
 def test_it_shows_nodes_reporting_power_and_free_gpus(lab: ThreadedHub, page: Page) -> None:
     page.goto(lab.url)
     strip = page.get_by_role("region", name="Fleet now")
@@ -58,12 +69,12 @@ def test_it_shows_nodes_reporting_power_and_free_gpus(lab: ThreadedHub, page: Pa
 def test_a_lost_hub_shows_a_warning_and_greys_out_the_data(hub: ThreadedHub, page: Page) -> None:
     hub.join_and_report(snapshot(gpu(0), interval_seconds=60.0))
     page.goto(hub.url)
-    expect(page).to_have_title("1 free · fleet-smi")
+    expect(page).to_have_title(re.compile("^1 free · .* · fleet-smi$"))
     hub.stop()
     expect(page.get_by_text(LOST)).to_be_visible(timeout=2_000)
     expect(page.locator(GREY)).to_have_css("backdrop-filter", "grayscale(1)")
     expect(page.get_by_text("gpu01").first).to_be_visible()
-    expect(page).to_have_title("fleet-smi")
+    expect(page).to_have_title(re.compile(r"^127\.0\.0\.1:\d+ · fleet-smi$"))
 
 
 def test_the_page_reconnects_and_shows_new_data(tmp_path: Path, page: Page) -> None:
@@ -79,7 +90,7 @@ def test_the_page_reconnects_and_shows_new_data(tmp_path: Path, page: Page) -> N
         expect(page.get_by_role("gridcell", name="gpu02 GPU 0")).to_be_visible()
         expect(page.get_by_role("gridcell")).to_have_count(2)
         expect(page.locator(GREY)).to_have_count(0)
-        expect(page).to_have_title("2 free · fleet-smi")
+        expect(page).to_have_title(re.compile("^2 free"))
 
 
 def test_a_reconnect_can_be_started_by_hand(tmp_path: Path, new_page: NewPage) -> None:

@@ -91,3 +91,29 @@ def test_an_address_sent_to_a_colleague_shows_them_the_same(
     expect(colleagues.get_by_role("combobox", name="Search")).to_have_value(
         "node:gpu0* -free label:rack=b"
     )
+
+
+def test_chosen_columns_are_kept_in_the_browser(table: Locator, page: Page) -> None:
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="UUID").uncheck()
+    expect(table.get_by_role("columnheader", name="UUID")).to_have_count(0)
+    page.reload()
+    expect(table.get_by_role("columnheader", name="Labels")).to_be_visible()
+    expect(table.get_by_role("columnheader", name="UUID")).to_have_count(0)
+    page.get_by_text("Columns (1 hidden)").click()
+    page.get_by_role("button", name="Show all").click()
+    expect(table.get_by_role("columnheader", name="UUID")).to_have_count(1)
+
+
+def test_a_row_has_its_process_and_stays_named_while_it_is_scrolled(
+    lab: ThreadedHub, new_page: NewPage
+) -> None:
+    page = new_page(viewport={"width": 1024, "height": 768})
+    page.goto(f"{lab.url}/#/table")
+    row = _rows(page).filter(has_text="alice")
+    expect(row.locator(".process")).to_have_text("python")
+    region = page.get_by_role("region", name="Table of GPUs")
+    expect(page.locator(".frame.right")).to_be_visible()
+    region.evaluate("box => box.scrollTo(1e6, 0)")
+    expect(page.locator(".frame.left:not(.right)")).to_be_visible()
+    expect(row.get_by_role("link", name="gpu01", exact=True)).to_be_in_viewport()

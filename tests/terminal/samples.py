@@ -127,7 +127,7 @@ def eight() -> NodeView:
         busy_gpu(1, process("alice", 59.4, pid=19029), temperature_celsius=67.0),
         gpu(
             2,
-            verdict("held", "bob, idle for 3 h, 16.2 GiB kept", idle_seconds=3 * HOUR),
+            verdict("held", "bob, idle for 3 h, 16.2 GiB allocated", idle_seconds=3 * HOUR),
             16.2,
             power_watts=98.0,
             temperature_celsius=41.0,
@@ -157,7 +157,7 @@ def lost_gpu(index: int) -> JudgedGpu:
         vendor="nvidia",
         name=H100,
         fault=Fault(kind="lost", detail="fell off the bus", remedy="reboot the machine"),
-        verdict=verdict("broken", "lost: fell off the bus; reboot the machine"),
+        verdict=verdict("broken", "fell off the bus. Reboot the machine"),
     )
 
 

@@ -15,7 +15,7 @@ export function gpu(index: number, state: State = "free", users: string[] = []):
     index,
     name: "NVIDIA H100 80GB HBM3",
     vendor: "nvidia",
-    memory_total_mebibytes: 81_559,
+    memory_total_mebibytes: 81_559, nominal_gigabytes: 80,
     verdict: verdict(state, users),
     instances: [],
   };
@@ -44,5 +44,5 @@ export function event(parts: Partial<FleetEvent>): FleetEvent {
 
 export function summary(): Summary {
   const counts = Object.fromEntries(STATES.map((state) => [state, 0])) as Record<State, number>;
-  return { ...counts, gpus: 0, nodes: 0, nodes_reporting: 0 };
+  return { ...counts, gpus: 0, nodes: 0, nodes_reporting: 0, free_instances: 0 };
 }

@@ -10,7 +10,7 @@ const VERDICT = { since: 10, reason: null, was: null, users: null, idle_since: n
 export const FLEET = fleetOf({ a1: [sizedGpu(0, "busy", 80), sizedGpu(1, "free", 80)], a2: [sizedGpu(0, "free", 40), sizedGpu(1, "free", 40)], a10: [sizedGpu(3, "free", 40)] });
 
 export function sizedGpu(index: number, state: State, mebibytes: number | null): GpuPayload {
-  return { uuid: `GPU-${index}`, index, vendor: "nvidia", name: "NVIDIA H100", memory_total_mebibytes: mebibytes, verdict: { ...VERDICT, state, since: 10 + index }, instances: [] };
+  return { uuid: `GPU-${index}`, index, vendor: "nvidia", name: "NVIDIA H100", memory_total_mebibytes: mebibytes, nominal_gigabytes: 80, verdict: { ...VERDICT, state, since: 10 + index }, instances: [] };
 }
 
 /** A fleet of these nodes, by name. */
@@ -21,7 +21,7 @@ export function fleetOf(nodes: Record<string, GpuPayload[]>): Fleet {
   }));
   fleet.apply("fleet", {
     taken_at: 100,
-    summary: { free: 0, leased: 0, busy: 0, held: 0, ghost: 0, broken: 0, unknown: 0, gpus: 0, nodes: 0, nodes_reporting: 0 },
+    summary: { free: 0, leased: 0, busy: 0, held: 0, ghost: 0, broken: 0, unknown: 0, gpus: 0, nodes: 0, nodes_reporting: 0, free_instances: 0 },
     nodes: infos,
     removed: [],
     figures: infos.map(({ number, gpus }) => [number, 99, null, null, gpus.map(() => [0, 0, 30, 60])]),

@@ -1,7 +1,7 @@
 // Builders of GPUs for tests, from the rows of tests/filter_cases.json.
 
 import type { State } from "../src/feed/state";
-import { type Gpu, Node } from "../src/state/fleet";
+import { type Gpu, type Instance, Node } from "../src/state/fleet";
 import { node, verdict } from "./builders";
 
 export const REPORTED_AT = 100_000;
@@ -17,12 +17,13 @@ export interface GpuRow {
   uuid: string;
   model: string | null;
   state: State;
-  instances: { uuid: string; state: State }[];
+  instances: { uuid: string; state: State; profile: string | null; users: string[]; total_mebibytes: number; used_mebibytes: number }[];
   users: string[] | null;
   reason: string | null;
   was: string | null;
   total_mebibytes: number | null;
   used_mebibytes: number | null;
+  nominal_gigabytes: number | null;
   busy_percent: number | null;
   celsius: number | null;
   watts: number | null;
@@ -46,6 +47,7 @@ const USUAL: GpuRow = {
   was: null,
   total_mebibytes: 81_920,
   used_mebibytes: 0,
+  nominal_gigabytes: 80,
   busy_percent: 0,
   celsius: 33,
   watts: 70,
@@ -63,12 +65,14 @@ export function gpuOf(fields: Partial<GpuRow>): Gpu {
   };
   const instances = row.instances.map((part) => ({
     uuid: part.uuid,
-    profile: null,
-    memory_total_mebibytes: null,
-    verdict: verdict(part.state),
+    profile: part.profile,
+    memory_total_mebibytes: part.total_mebibytes,
+    nominal_gigabytes: part.profile === null ? null : Number(/\.(\d+)gb/.exec(part.profile)?.[1]),
+    verdict: { ...verdict(part.state), users: part.users },
   }));
-  const info = { uuid: row.uuid, index: row.index, vendor: "nvidia" as const, name: row.model, memory_total_mebibytes: row.total_mebibytes, verdict: its, instances };
-  return { node: nodeOf(row), info, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: [] };
+  const info = { uuid: row.uuid, index: row.index, vendor: "nvidia" as const, name: row.model, memory_total_mebibytes: row.total_mebibytes, nominal_gigabytes: row.nominal_gigabytes, verdict: its, instances };
+  const parts = instances.map((part, at): Instance => ({ info: part, figures: [null, row.instances[at]?.used_mebibytes ?? null, null, null] }));
+  return { node: nodeOf(row), info, figures: [row.busy_percent, row.used_mebibytes, row.celsius, row.watts], instances: parts };
 }
 
 function nodeOf(row: GpuRow): Node {

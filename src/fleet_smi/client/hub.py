@@ -221,7 +221,7 @@ class HubClient:
 def _offer_query(request: GpuRequest, at: Moment | None, explain: bool) -> dict[str, _QueryValue]:
     return {
         "n": request.count,
-        "min_free": request.min_free_bytes,
+        "min_free": f"{request.min_free_bytes}B",
         "model": request.model,
         "vendor": request.vendor,
         "policy": request.policy,

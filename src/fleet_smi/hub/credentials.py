@@ -192,6 +192,12 @@ class CredentialCache:
         self.on_change()
         return issued
 
+    def change_users(self, change: Callable[[UserStore], None]) -> None:
+        """Change the users; valid immediately, here and at other hubs. Blocking."""
+        change(self.users)
+        self._read()
+        self.on_change()
+
     def prove_node_credential(self, node_id: str, challenge: bytes) -> bytes:
         """Prove to a node that this hub knows its credential, without revealing it.
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.hub.stream_facts import SentFacts
-from fleet_smi.model.fleet import State
+from fleet_smi.model.fleet import State, Summary
 from fleet_smi.model.stream_payload import NodeFigures, NodePayload
 from fleet_smi.model.stream_payload_builder import column_figures, node_figures, node_payload
-from fleet_smi.model.views import build_summary
+from fleet_smi.model.views import build_summary, count_free_instances
 from fleet_smi.wire.event import NodeFiguresDiff, StreamUpdate, diff_figures
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class StreamDiff:
         self._facts: dict[int, SentFacts] = {}
         # Updated as nodes change: to count every GPU each time would cost more than the diff.
         self._states = Counter[State]()
-        self._reporting = 0
+        self._reporting = self._free_instances = 0
         self._summary = build_summary(self._states, 0, 0)
         self.failed: set[str] = set()
         """Ids of the nodes that the last diff could not compare; they stay as they were sent."""
@@ -84,7 +84,7 @@ class StreamDiff:
             self._figures[number] = row
         # The summary has only states and nodes: figures alone do not change it.
         if nodes or removed:
-            self._summary = build_summary(self._states, len(self._nodes), self._reporting)
+            self._summary = self._summarize()
         elif not figures:
             return None
         return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
@@ -93,7 +93,7 @@ class StreamDiff:
         """Remove the payload of a node that cannot be encoded, until it changes again."""
         self._drop_payload(number)
         self._figures.pop(number, None)
-        self._summary = build_summary(self._states, len(self._nodes), self._reporting)
+        self._summary = self._summarize()
         node_id = next((key for key, value in self._numbers.items() if value == number), None)
         if node_id is not None:
             self.failed.add(node_id)
@@ -151,9 +151,15 @@ class StreamDiff:
         self._nodes[payload.number] = payload
         self._states.update([gpu.verdict.state for gpu in payload.gpus])
         self._reporting += not payload.silent
+        self._free_instances += count_free_instances(payload)
 
     def _drop_payload(self, number: int) -> None:
         payload = self._nodes.pop(number, None)
         if payload is not None:
             self._states.subtract([gpu.verdict.state for gpu in payload.gpus])
             self._reporting -= not payload.silent
+            self._free_instances -= count_free_instances(payload)
+
+    def _summarize(self) -> Summary:
+        nodes = len(self._nodes)
+        return build_summary(self._states, nodes, self._reporting, self._free_instances)

@@ -80,6 +80,13 @@ class UserStore:
             bump_credentials_revision(connection)
         _require_existing(result.rowcount, name)
 
+    def set_role(self, name: str, role: UserRole) -> None:
+        """Change a role, also of open sessions; raise `UsageError` for an unknown user."""
+        with write_transaction(self._engine) as connection:
+            result = connection.execute(update(users).where(users.c.name == name).values(role=role))
+            bump_credentials_revision(connection)
+        _require_existing(result.rowcount, name)
+
     def remove(self, name: str) -> None:
         """Remove a user and end their sessions; raise `UsageError` if the name is unknown."""
         with write_transaction(self._engine) as connection:

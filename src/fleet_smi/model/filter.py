@@ -12,10 +12,17 @@ from typing import Literal, cast
 from msgspec import Struct
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.filter_keys import FIGURE_GETTERS, TEXT_GETTERS, FigureKey, TextKey
+from fleet_smi.model.filter_keys import (
+    FIGURE_GETTERS,
+    TEXT_GETTERS,
+    FigureKey,
+    TextKey,
+    instance_as_gpu,
+    read_figure,
+)
 from fleet_smi.model.fleet import STATES, JudgedGpu, NodeView, Verdict
 from fleet_smi.model.snapshot import Gpu
-from fleet_smi.model.units import parse_duration, parse_size
+from fleet_smi.model.units import parse_duration, parse_gibibytes
 
 Operator = Literal[":", "<", "<=", ">", ">="]
 MAX_FILTER_LENGTH = 1000
@@ -51,26 +58,22 @@ class Term(Struct, frozen=True, kw_only=True):
     bound: float | None = None
     negated: bool = False
 
-    def matches(
-        self, node: NodeView, gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]
-    ) -> bool:
-        """Return whether this GPU matches; `verdicts` are those on its instances."""
+    def matches(self, node: NodeView, gpu: Gpu, verdict: Verdict) -> bool:
+        """Return whether this GPU, or instance as a GPU, matches."""
         # Two-valued: where the figure is not measured, `mem>40G` is false and `-mem>40G` true.
-        return self._fits(node, gpu, verdict, verdicts) is not self.negated
+        return self._fits(node, gpu, verdict) is not self.negated
 
-    def _fits(
-        self, node: NodeView, gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]
-    ) -> bool:
+    def _fits(self, node: NodeView, gpu: Gpu, verdict: Verdict) -> bool:
         if self.bound is not None:
-            figure = FIGURE_GETTERS[cast("FigureKey", self.key)](node, gpu, verdict)
+            figure = read_figure(cast("FigureKey", self.key), node, gpu, verdict, self.bound)
             return figure is not None and _COMPARE[self.op](figure, self.bound)
         read_texts = TEXT_GETTERS[cast("TextKey", self.key)]
-        texts = [text.lower() for text in read_texts(node, gpu, verdict, verdicts)]
+        texts = [text.lower() for text in read_texts(node, gpu, verdict)]
         return any(_matches_pattern(text, value) for value in self.values for text in texts)
 
 
 class Filter(Struct, frozen=True):
-    """A parsed filter: every term must match."""
+    """A parsed filter: every term must match a GPU, or else every term one of its instances."""
 
     terms: tuple[Term, ...] = ()
 
@@ -83,7 +86,15 @@ class Filter(Struct, frozen=True):
         self, node: NodeView, gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]
     ) -> bool:
         """Return the same for a GPU and the verdicts on it and on its instances."""
-        return all(term.matches(node, gpu, verdict, verdicts) for term in self.terms)
+        if self._matches_device(node, gpu, verdict):
+            return True
+        return any(
+            self._matches_device(node, instance_as_gpu(gpu, instance), verdicts[instance.uuid])
+            for instance in gpu.instances
+        )
+
+    def _matches_device(self, node: NodeView, gpu: Gpu, verdict: Verdict) -> bool:
+        return all(term.matches(node, gpu, verdict) for term in self.terms)
 
 
 def parse_filter(text: str) -> Filter:
@@ -188,9 +199,9 @@ def _seconds(text: str) -> float:
 
 
 _BOUNDS: Mapping[str, Callable[[str], float]] = {
-    "mem": parse_size,
-    "used": parse_size,
-    "total": parse_size,
+    "mem": parse_gibibytes,
+    "used": parse_gibibytes,
+    "total": parse_gibibytes,
     "idle": _seconds,
 }
 

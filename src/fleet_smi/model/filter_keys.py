@@ -7,8 +7,12 @@ result. The changing figures of a silent node are out of date and count as unkno
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
+from fleet_smi.model.candidates import device_model
+from fleet_smi.model.card_size import device_gigabytes, memory_for_request
 from fleet_smi.model.fleet import NodeView, Verdict
-from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.snapshot import Gpu, Instance
 from fleet_smi.model.stream_payload_builder import (
     round_finite,
     to_mebibytes,
@@ -22,8 +26,8 @@ TextKey = Literal[
 ]
 FigureKey = Literal["mem", "used", "total", "load", "temp", "power", "idle"]
 FigureGetter = Callable[[NodeView, Gpu, Verdict], float | None]
-TextGetter = Callable[[NodeView, Gpu, Verdict, Mapping[str, Verdict]], Iterable[str]]
-"""Reads the texts of a GPU; the verdicts on its instances are by their UUID."""
+_NOMINAL_KEYS: tuple[FigureKey, ...] = ("mem", "total")
+TextGetter = Callable[[NodeView, Gpu, Verdict], Iterable[str]]
 
 
 def _known(*texts: str | None) -> list[str]:
@@ -53,21 +57,43 @@ def _live(figure: Callable[[Gpu], float | None]) -> FigureGetter:
     return lambda node, gpu, _: None if node.silent else figure(gpu)
 
 
+def instance_as_gpu(gpu: Gpu, instance: Instance) -> Gpu:
+    """Return a MIG instance as a GPU of its own, with its profile in the name of the model."""
+    return replace(
+        gpu,
+        uuid=instance.uuid,
+        name=device_model(gpu, instance),
+        memory_used_bytes=instance.memory_used_bytes,
+        memory_total_bytes=instance.memory_total_bytes,
+        busy_percent=instance.busy_percent,
+        processes=instance.processes,
+        instances=(),
+    )
+
+
+def read_figure(
+    key: FigureKey, node: NodeView, gpu: Gpu, verdict: Verdict, bound: float
+) -> float | None:
+    """Read a figure to compare it with `bound`; a nominal size of memory means that card."""
+    figure = FIGURE_GETTERS[key](node, gpu, verdict)
+    if figure is None or key not in _NOMINAL_KEYS:
+        return figure
+    total = _bytes(gpu.memory_total_bytes)
+    return memory_for_request(int(figure), total, device_gigabytes(gpu), bound)
+
+
 TEXT_GETTERS: Mapping[TextKey, TextGetter] = {
-    "word": lambda node, gpu, verdict, _: (*_known(node.name, gpu.name), *_users(gpu, verdict)),
-    "state": lambda _, gpu, verdict, verdicts: [
-        verdict.state,
-        *(verdicts[instance.uuid].state for instance in gpu.instances),
-    ],
+    "word": lambda node, gpu, verdict: (*_known(node.name, gpu.name), *_users(gpu, verdict)),
+    "state": lambda _, __, verdict: (verdict.state,),
     "node": lambda node, *_: (node.name,),
     "site": lambda node, *_: _known(node.site),
-    "model": lambda _, gpu, *__: _known(gpu.name),
-    "user": lambda _, gpu, verdict, __: _users(gpu, verdict),
+    "model": lambda _, gpu, __: _known(gpu.name),
+    "user": lambda _, gpu, verdict: _users(gpu, verdict),
     "label": lambda node, *_: _labels(node),
-    "why": lambda _, __, verdict, ___: _known(verdict.reason, verdict.was),
+    "why": lambda _, __, verdict: _known(verdict.reason, verdict.was),
     "driver": lambda node, *_: _known(node.host.driver_version),
-    "gpu": lambda _, gpu, *__: (str(gpu.index),),
-    "uuid": lambda _, gpu, *__: [gpu.uuid, *(instance.uuid for instance in gpu.instances)],
+    "gpu": lambda _, gpu, __: (str(gpu.index),),
+    "uuid": lambda _, gpu, __: (gpu.uuid,),
 }
 FIGURE_GETTERS: Mapping[FigureKey, FigureGetter] = {
     "mem": _live(_free_bytes),

@@ -10,11 +10,13 @@ from fleet_smi.model.candidates import (
     matches_node,
     node_devices,
 )
+from fleet_smi.model.card_size import device_gigabytes, memory_for_request
 from fleet_smi.model.cuda_visibility import visible_uuids
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.policies import NEVER_OFFERED, POLICIES, is_offered
 from fleet_smi.model.snapshot import Gpu, Instance, Vendor
 from fleet_smi.model.units import format_size
+from fleet_smi.model.verdict.readings import total_memory
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.views import NodeParts
 
@@ -46,6 +48,7 @@ class FitCheck:
         self._request = request
         self._thresholds = thresholds
         self._words = (request.model or "").casefold().split()
+        self._is_full_name = self._has_full_name()
         self._vendor = request.vendor or self._usual_vendor()
         self._hidden = self._hidden_by_cuda()
 
@@ -95,15 +98,26 @@ class FitCheck:
         free = one.free_memory_bytes
         if free is None:
             return f"{state}, but how much memory is free is not known"
-        return (
-            f"{state}, but has only {format_size(free)} of free memory" if free < needed else None
-        )
+        total, gigabytes = total_memory(one.device), device_gigabytes(one.device)
+        if memory_for_request(free, total, gigabytes, needed) >= needed:
+            return None
+        return f"{state}, but has only {format_size(free)} of free memory"
 
     def _is_model(self, gpu: Gpu, device: Gpu | Instance) -> bool:
         if not self._words:
             return True
         name = (device_model(gpu, device) or "").casefold()
+        if self._is_full_name:
+            return name.split() == self._words
         return all(word in name for word in self._words)
+
+    def _has_full_name(self) -> bool:
+        """Whether the request has the full name of a model: "NVIDIA L4" must not mean an L40S."""
+        return bool(self._words) and any(
+            (device_model(gpu, device) or "").casefold().split() == self._words
+            for parts in self._nodes
+            for gpu, _, device, _ in node_devices(parts)
+        )
 
     def _usual_vendor(self) -> Vendor | None:
         present: set[Vendor] = set()

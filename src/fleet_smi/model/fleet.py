@@ -124,7 +124,10 @@ class NodeView(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """Counts of the GPUs by state, and of the nodes that report."""
+    """Counts of the GPUs by state, and of the nodes that report.
+
+    `free_instances` are the free MIG instances; a GPU is free only if all of its own are.
+    """
 
     gpus: int
     free: int
@@ -136,6 +139,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     unknown: int
     nodes: int
     nodes_reporting: int
+    free_instances: int = 0
 
 
 class FleetView(Struct, frozen=True, kw_only=True):

@@ -15,9 +15,11 @@ from fleet_smi.model.candidates import (
     make_candidate,
     matches_node,
 )
+from fleet_smi.model.card_size import device_gigabytes, memory_for_request
 from fleet_smi.model.fit_check import NOT_VISIBLE, FitCheck, RejectedDevice, device_key
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, Summary
 from fleet_smi.model.node_names import NodePlace, node_place, unique_node_names
+from fleet_smi.model.offer_reason import describe_met, describe_unmet
 from fleet_smi.model.policies import POLICIES
 from fleet_smi.model.speed import speed_rank
 from fleet_smi.model.units import GIB, format_duration
@@ -37,7 +39,11 @@ class Rejection(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """The result of a request, best first; `unmet` says why it is less than requested."""
+    """The result of a request, best first.
+
+    `reason` says how many are offered and where. `unmet` is set if it is less than requested, and
+    says why.
+    """
 
     taken_at: float
     summary: Summary
@@ -45,6 +51,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     offered: tuple[Candidate, ...] = ()
     refused: tuple[Rejection, ...] = ()
     unmet: str | None = None
+    reason: str = ""
 
 
 class BriefOffer(Struct, frozen=True, kw_only=True):
@@ -56,6 +63,7 @@ class BriefOffer(Struct, frozen=True, kw_only=True):
     offered: tuple[OfferedDevice, ...] = ()
     refused: tuple[Rejection, ...] = ()
     unmet: str | None = None
+    reason: str = ""
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -64,6 +72,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     offered: Sequence[Device]
     refused: tuple[Rejection, ...]
     unmet: str | None
+    reason: str
 
 
 def find_offer(
@@ -85,6 +94,7 @@ def find_offer(
         offered=tuple(offered),
         refused=choice.refused,
         unmet=choice.unmet,
+        reason=choice.reason,
     )
 
 
@@ -118,10 +128,17 @@ def choose_devices(
     refused: list[RejectedDevice] = []
     if explain or not is_enough:
         refused = list(check.refused(set(map(device_key, of_one_kind))))
+    offered = chosen[: request.count or None] if is_enough else chosen
+    unmet = None
+    if not is_enough:
+        other_kind = len(fitting) - len(of_one_kind)
+        unmet = describe_unmet(request, of_one_kind, chosen, other_kind)
+        unmet += _remedy(request, refused)
     return Choice(
-        offered=chosen[: request.count or None] if is_enough else chosen,
+        offered=offered,
         refused=tuple(_rejections(nodes, refused, request)) if explain else (),
-        unmet=None if is_enough else _unmet(request, len(fitting), len(chosen), refused),
+        unmet=unmet,
+        reason=unmet or describe_met(request, offered),
     )
 
 
@@ -194,15 +211,10 @@ def _silence(node: NodeView) -> str:
     return f"node silent for {format_duration(node.age_seconds)}"
 
 
-def _unmet(request: GpuRequest, free: int, together: int, refused: list[RejectedDevice]) -> str:
-    matching = "matching " if request.model or request.min_free_bytes or request.node else ""
-    count = "no" if not free else str(free)
-    text = f"{count} {matching}{'GPU is' if free < 2 else 'GPUs are'} free"
-    if request.same_node and free > together:
-        text += f", {together} of them on one node"
-    if request.count:
-        text += f", {request.count} {'was' if request.count == 1 else 'were'} requested"
+def _remedy(request: GpuRequest, refused: list[RejectedDevice]) -> str:
+    """Return the end of a message: what CUDA leaves out, and the next likely GPU."""
     outside = sum(reason == NOT_VISIBLE for _, reason in refused)
+    text = ""
     if outside:
         text += f"; CUDA_VISIBLE_DEVICES={request.cuda_visible_devices} leaves out {outside} more"
     likely = _next_likely([one for one, reason in refused if reason != NOT_VISIBLE], request)
@@ -213,7 +225,7 @@ def _next_likely(rest: list[Device], request: GpuRequest) -> Device | None:
     """Return the held one that was idle longest, or else the busy one with the least load."""
     # A device whose memory is not measured is never offered.
     measured = [one for one in rest if one.free_memory_bytes is not None]
-    large = [one for one in measured if (total_memory(one.device) or 0) >= request.min_free_bytes]
+    large = [one for one in measured if _has_room(one, request.min_free_bytes)]
     held = [one for one in large if one.verdict.state == "held"]
     busy = [one for one in large if one.verdict.state == "busy"]
     if held:
@@ -224,3 +236,8 @@ def _next_likely(rest: list[Device], request: GpuRequest) -> Device | None:
 def _load(one: Device) -> float:
     load = valid_percent(one.device.busy_percent)
     return float("inf") if load is None else load
+
+
+def _has_room(one: Device, needed: int) -> bool:
+    total = total_memory(one.device) or 0
+    return memory_for_request(total, total, device_gigabytes(one.device), needed) >= needed

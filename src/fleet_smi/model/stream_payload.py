@@ -30,22 +30,24 @@ class VerdictPayload(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class InstancePayload(Struct, frozen=True, kw_only=True, gc=False):
-    """The facts of one MIG instance."""
+    """The facts of one MIG instance; `nominal_gigabytes` is the size in its profile."""
 
     uuid: str
     profile: str | None
     memory_total_mebibytes: int | None
+    nominal_gigabytes: int | None = None
     verdict: VerdictPayload
 
 
 class GpuPayload(Struct, frozen=True, kw_only=True, gc=False):
-    """The facts of one GPU."""
+    """The facts of one GPU; `nominal_gigabytes` is the size that its card is sold with."""
 
     uuid: str
     index: int
     vendor: Vendor
     name: str | None
     memory_total_mebibytes: int | None
+    nominal_gigabytes: int | None = None
     verdict: VerdictPayload
     instances: tuple[InstancePayload, ...] = ()
 

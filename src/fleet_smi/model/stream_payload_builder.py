@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from fleet_smi.model.card_size import device_gigabytes
 from fleet_smi.model.fleet import FleetView, NodeView, State, Verdict
 from fleet_smi.model.people import owners
 from fleet_smi.model.snapshot import Gpu, Instance, Process
@@ -149,6 +150,7 @@ def gpu_payload(
         vendor=gpu.vendor,
         name=gpu.name,
         memory_total_mebibytes=to_mebibytes(gpu.memory_total_bytes),
+        nominal_gigabytes=device_gigabytes(gpu),
         verdict=_verdict(verdict, unique_processes(gpu), sampled_at),
         instances=_instances(gpu, verdicts, sampled_at) if gpu.instances else (),
     )
@@ -162,6 +164,7 @@ def _instances(
             uuid=instance.uuid,
             profile=instance.profile,
             memory_total_mebibytes=to_mebibytes(instance.memory_total_bytes),
+            nominal_gigabytes=device_gigabytes(instance),
             verdict=_verdict(verdicts[instance.uuid], instance.processes, sampled_at),
         )
         for instance in gpu.instances

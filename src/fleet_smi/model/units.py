@@ -42,6 +42,12 @@ def parse_memory(text: str) -> int:
     return parse_size(text)
 
 
+def parse_gibibytes(text: str) -> int:
+    """Parse a size to bytes; a bare number is in GiB."""
+    match = re.fullmatch(_SIZE, text, re.IGNORECASE)
+    return parse_size(text if match is None or match[2] else f"{match[1]}GiB")
+
+
 def format_gib(count: int) -> str:
     """Format bytes as a number of GiB with one decimal: "79.6"."""
     return f"{count / GIB:.1f}"

@@ -47,7 +47,14 @@ def summarize_parts(nodes: Iterable[NodeParts]) -> Summary:
     """Count the GPUs of these nodes by state."""
     nodes = tuple(nodes)
     states = Counter([verdict.state for parts in nodes for _, verdict in parts.gpus])
-    return build_summary(states, len(nodes), sum([not parts.node.silent for parts in nodes]))
+    reporting = sum([not parts.node.silent for parts in nodes])
+    instances = [
+        parts.verdicts[instance.uuid].state
+        for parts in nodes
+        for gpu, _ in parts.gpus
+        for instance in gpu.instances
+    ]
+    return build_summary(states, len(nodes), reporting, instances.count("free"))
 
 
 def split_fleet_view(view: FleetView) -> FleetParts:
@@ -76,13 +83,27 @@ def summarize_nodes(nodes: "Iterable[NodeView | NodePayload]") -> Summary:
     """Count the GPUs of these nodes by state, from views or stream payloads."""
     nodes = tuple(nodes)
     states = Counter([gpu.verdict.state for node in nodes for gpu in node.gpus])
-    return build_summary(states, len(nodes), sum([not node.silent for node in nodes]))
+    reporting = sum([not node.silent for node in nodes])
+    return build_summary(states, len(nodes), reporting, sum(map(count_free_instances, nodes)))
 
 
-def build_summary(states: Counter[State], nodes: int, nodes_reporting: int) -> Summary:
+def count_free_instances(node: "NodeView | NodePayload") -> int:
+    """Count the free MIG instances of a node."""
+    return sum([part.verdict.state == "free" for gpu in node.gpus for part in gpu.instances])
+
+
+def build_summary(
+    states: Counter[State], nodes: int, nodes_reporting: int, free_instances: int = 0
+) -> Summary:
     """Build the summary from counts by state."""
     counts = {state: states.get(state, 0) for state in STATES}
-    return Summary(gpus=states.total(), nodes=nodes, nodes_reporting=nodes_reporting, **counts)
+    return Summary(
+        gpus=states.total(),
+        nodes=nodes,
+        nodes_reporting=nodes_reporting,
+        free_instances=free_instances,
+        **counts,
+    )
 
 
 def _judged(gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]) -> JudgedGpu:

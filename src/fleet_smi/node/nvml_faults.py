@@ -43,8 +43,8 @@ def fault_from_codes(values: dict[str, Any], errors: dict[str, int]) -> Fault | 
     if GPU_LOST in codes:
         return Fault(
             kind="lost",
-            detail="lost: fell off the bus",
-            remedy="reboot; if it returns, have the hardware checked",
+            detail="fell off the bus",
+            remedy="reboot; if it returns, check the hardware",
         )
     if RESET_REQUIRED in codes:
         return Fault(kind="needs_reset", detail="GPU requires reset", remedy=RECOVERY_ACTIONS[1])

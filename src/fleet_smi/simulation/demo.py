@@ -21,7 +21,6 @@ from fleet_smi.simulation.gpu_slots import (
 )
 from fleet_smi.simulation.processes import OccupiedSlot, SimulatedProcess, make_process
 from fleet_smi.simulation.scenario import (
-    RECENT_SECONDS,
     FleetScenario,
     MachineModel,
     SimulatedNode,
@@ -34,6 +33,7 @@ from fleet_smi.simulation.workloads import (
     FITTING,
     NOTEBOOK,
     PRETRAINING,
+    RESERVING,
     SERVING,
     SWEEPING,
     USERS,
@@ -50,7 +50,7 @@ _DGX = MachineModel(gpu_model=H100, cpu_count=224, memory_total_bytes=2016 * GIB
 _HGX = MachineModel(gpu_model=A100, cpu_count=128, memory_total_bytes=1008 * GIB)
 _SERVER = MachineModel(gpu_model=L40S, cpu_count=96, memory_total_bytes=755 * GIB)
 _DESK = MachineModel(gpu_model=RTX_4090, cpu_count=32, memory_total_bytes=126 * GIB)
-_EARLIER_PERIOD_SECONDS = (2.0 * _HOUR, 9.0 * _HOUR)
+_JOB_PERIOD_SECONDS = (3.0 * _HOUR, 20.0 * _HOUR)
 _MANAGERS: dict[MachineModel, JobManager] = {_SERVER: "pod", _DESK: "bare"}
 
 
@@ -73,21 +73,13 @@ class _NodeBuilder:
         return make_idle_gpu(self.gpu_model, f"GPU-{random_uuid(self._rng)}", self._count - 1)
 
     def since(self, hours: float, slots: Sequence[tuple[Gpu, GpuSlot]]) -> list[GpuSlot]:
-        """Return slots in their present use for `hours`; before that, they ran long jobs."""
-        key = f"{self.key}-{slots[0][0].index}-earlier"
-        pattern = UsagePattern(
-            key=key,
-            period_seconds=seeded_rng(key, "period").uniform(*_EARLIER_PERIOD_SECONDS),
-            gpu_count=len(slots),
-            probability=0.85,
-            manager=self.manager,
-            quieter_at_night=True,
-        )
+        """Return slots in their present use for `hours`; before that, they ran other jobs."""
         # One pattern for all of them: earlier jobs took the whole group too.
+        earlier = self.jobs_on([gpu for gpu, _ in slots])
         start = self.start - hours * _HOUR
         return [
-            TransitionSlot(JobSlot(self.gpu_model, gpu, pattern, rank), start, slot)
-            for rank, (gpu, slot) in enumerate(slots)
+            TransitionSlot(before, start, slot)
+            for before, (_, slot) in zip(earlier, slots, strict=True)
         ]
 
     def job(self, user: str, work: Workload, hours: float, gpus: int = 1) -> list[GpuSlot]:
@@ -106,26 +98,25 @@ class _NodeBuilder:
         memory = self.gpu_model.memory_total_bytes
         return make_process(key, user, work, memory, started_at, manager=self.manager, rank=rank)
 
-    def short_jobs(
-        self, period_seconds: float, gpus: int = 1, probability: float = 0.8
+    def jobs(self, gpus: int = 1, probability: float = 0.92) -> list[GpuSlot]:
+        """Return slots used by one job of hours after another, which takes all of them."""
+        return self.jobs_on(self._next_gpus(gpus), probability)
+
+    def jobs_on(
+        self, gpus: Sequence[Gpu], probability: float = 0.92, users: Sequence[str] = tuple(USERS)
     ) -> list[GpuSlot]:
-        """Return slots used by short jobs that take all of them together."""
-        key = f"{self.key}-{self._count}"
+        """Return the same for these GPUs; the past hour and the past week are alike."""
+        key = f"{self.key}-{gpus[0].index}-jobs"
         pattern = UsagePattern(
             key=key,
-            period_seconds=period_seconds,
-            gpu_count=gpus,
+            period_seconds=seeded_rng(key, "period").uniform(*_JOB_PERIOD_SECONDS),
+            gpu_count=len(gpus),
+            users=tuple(users),
             probability=probability,
             manager=self.manager,
+            quieter_at_night=True,
         )
-        return self.short_jobs_on(pattern, self._next_gpus(gpus))
-
-    def short_jobs_on(self, pattern: UsagePattern, gpus: Sequence[Gpu]) -> list[GpuSlot]:
-        """Return slots whose jobs change often enough to watch within the last hour."""
-        slots = [
-            (gpu, JobSlot(self.gpu_model, gpu, pattern, rank)) for rank, gpu in enumerate(gpus)
-        ]
-        return self.since(RECENT_SECONDS / _HOUR, slots)
+        return [JobSlot(self.gpu_model, gpu, pattern, rank) for rank, gpu in enumerate(gpus)]
 
     def _next_gpus(self, count: int) -> list[Gpu]:
         return [self.next_gpu() for _ in range(count)]
@@ -164,10 +155,10 @@ def _nodes(seed: int, start: float) -> Iterator[SimulatedNode]:
     yield _mig(builder("hgx02", _HGX))
     yield _ghost(builder("hgx03", _HGX))
     yield _render(builder("ada01", _SERVER))
-    yield _render(builder("ada02", _SERVER))
+    yield _squatted(builder("ada02", _SERVER))
     yield _falls_silent(builder("ada03", _SERVER))
-    for owner, period in (("amara", 170.0), ("jonas", 230.0), ("sofia", 310.0)):
-        yield _desk(builder(f"desk-{owner}", _DESK), owner, period)
+    for owner in ("amara", "jonas", "sofia"):
+        yield _desk(builder(f"desk-{owner}", _DESK), owner)
 
 
 def _pretraining(builder: _NodeBuilder) -> SimulatedNode:
@@ -177,20 +168,18 @@ def _pretraining(builder: _NodeBuilder) -> SimulatedNode:
 def _serving(builder: _NodeBuilder) -> SimulatedNode:
     slots = builder.job("kenji", PRETRAINING, 7.5, gpus=4)
     slots += builder.job("llm-gateway", SERVING, 310.0, gpus=2)
-    return builder.node(
-        [*slots, *builder.short_jobs(260.0), *builder.short_jobs(340.0)], "hall-1/r01"
-    )
+    return builder.node([*slots, *builder.jobs(), *builder.jobs()], "hall-1/r01")
 
 
 def _broken(builder: _NodeBuilder) -> SimulatedNode:
-    slots = builder.short_jobs(420.0, gpus=4) + builder.short_jobs(150.0)
-    gpu, hours = builder.next_gpu(), 0.7
+    slots = builder.jobs(gpus=4) + builder.jobs()
+    gpu, hours = builder.next_gpu(), 6.4
     slots += builder.since(hours, [(gpu, LostSlot(gpu, builder.start - hours * _HOUR))])
-    return builder.node([*slots, *builder.short_jobs(190.0, gpus=2, probability=0.6)], "hall-1/r02")
+    return builder.node([*slots, *builder.jobs(gpus=2, probability=0.6)], "hall-1/r02")
 
 
 def _held(builder: _NodeBuilder) -> SimulatedNode:
-    slots = builder.job("lucas", NOTEBOOK, 26.0) + builder.short_jobs(210.0, gpus=2)
+    slots = builder.job("lucas", NOTEBOOK, 22.4) + builder.jobs(gpus=2)
     return builder.node([*slots, *builder.job("priya", FINE_TUNING, 3.2)], "hall-1/r03")
 
 
@@ -202,9 +191,7 @@ def _mig(builder: _NodeBuilder) -> SimulatedNode:
         )
     ]
     mig_slot = MigSlot(builder.gpu_model, builder.next_gpu(), slices)
-    return builder.node(
-        [mig_slot, *builder.short_jobs(280.0), *builder.short_jobs(240.0, gpus=2)], "hall-1/r03"
-    )
+    return builder.node([mig_slot, *builder.jobs(), *builder.jobs(gpus=2)], "hall-1/r03")
 
 
 def _slice(builder: _NodeBuilder, number: int, profile: str, user: str | None) -> MigSlice:
@@ -232,7 +219,7 @@ def _ghost(builder: _NodeBuilder) -> SimulatedNode:
         OccupiedSlot(builder.gpu_model, gpu, processes),
     )
     shared = TransitionSlot(alone, processes[1].started_at, together)
-    slots = builder.since(5.0, [(gpu, shared)]) + builder.short_jobs(200.0)
+    slots = builder.since(5.0, [(gpu, shared)]) + builder.jobs()
     gpu = builder.next_gpu()
     slots += builder.since(9.0, [(gpu, ghost_slot(builder.gpu_model, gpu, 31 * GIB + 212 * MIB))])
     idle = IdleSlot(builder.gpu_model, builder.next_gpu())
@@ -240,24 +227,26 @@ def _ghost(builder: _NodeBuilder) -> SimulatedNode:
 
 
 def _render(builder: _NodeBuilder) -> SimulatedNode:
-    slots = [
-        *builder.short_jobs(130.0),
-        *builder.short_jobs(180.0, gpus=2),
-        *builder.short_jobs(250.0),
-    ]
+    slots = [*builder.jobs(), *builder.jobs(gpus=2), *builder.jobs()]
     return builder.node(slots, "hall-2/r11")
 
 
+def _squatted(builder: _NodeBuilder) -> SimulatedNode:
+    """Two GPUs whose memory a script keeps allocated for days, without any work."""
+    slots = builder.jobs() + builder.job("oskar", RESERVING, 70.0, gpus=2)
+    return builder.node([*slots, *builder.jobs()], "hall-2/r11")
+
+
 def _falls_silent(builder: _NodeBuilder) -> SimulatedNode:
-    slots = builder.job("chen", FINE_TUNING, 11.0, gpus=2) + builder.short_jobs(160.0, gpus=2)
+    slots = builder.job("chen", FINE_TUNING, 11.0, gpus=2) + builder.jobs(gpus=2)
     return builder.node(slots, "hall-2/r12", silent_from=builder.start + SILENT_AFTER_SECONDS)
 
 
-def _desk(builder: _NodeBuilder, owner: str, period: float) -> SimulatedNode:
+def _desk(builder: _NodeBuilder, owner: str) -> SimulatedNode:
     """A workstation: its first GPU drives a display and is used by its owner."""
-    pattern = UsagePattern(key=builder.key, period_seconds=period, probability=0.6, users=(owner,))
-    first = builder.short_jobs_on(pattern, [_with_screen(builder.next_gpu(), owner, builder.start)])
-    return builder.node([*first, *builder.short_jobs(period * 1.4)], "office")
+    screen = _with_screen(builder.next_gpu(), owner, builder.start)
+    first = builder.jobs_on([screen], probability=0.7, users=(owner,))
+    return builder.node([*first, *builder.jobs(probability=0.6)], "office")
 
 
 def _with_screen(idle_gpu: Gpu, owner: str, start: float) -> Gpu:

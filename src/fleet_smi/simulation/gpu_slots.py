@@ -22,7 +22,7 @@ from fleet_smi.simulation.workloads import (
 _COOLING_SECONDS = 60.0
 _COOLING_DEGREES = 22.0
 _HOUR = 3600.0
-_NIGHT_FACTOR = 0.45
+_NIGHT_FACTOR = 0.65
 _IDLE_CACHE_SECONDS = 4.0  # an idle GPU's figures are cached for this long
 
 
@@ -91,8 +91,8 @@ class LostSlot:
             pci_bus_id=idle_gpu.pci_bus_id,
             fault=Fault(
                 kind="lost",
-                detail="lost: fell off the bus",
-                remedy="reboot; if it returns, have the hardware checked",
+                detail="fell off the bus",
+                remedy="reboot; if it returns, check the hardware",
                 since=since,
             ),
         )

@@ -36,7 +36,8 @@ class SimulatedProcess(Struct, frozen=True, kw_only=True, gc=False):
         if age < workload.loading_seconds:
             return float(int(_LOADING_PERCENT * drift))
         if age % workload.rest_every_seconds > workload.rest_every_seconds - workload.rest_seconds:
-            return float(int(workload.rest_percent * drift))
+            # Never idle: a backfilled week has few samples, and each stands for an hour.
+            return float(int(workload.rest_percent * (0.5 + 0.5 * drift)))
         percent = workload.busy_percent + workload.variation_percent * (2.0 * drift - 1.0)
         return 100.0 if percent > 100.0 else float(int(percent)) if percent > 0.0 else 0.0
 

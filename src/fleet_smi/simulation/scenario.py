@@ -44,7 +44,7 @@ class MachineModel(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BackfillPoint(NamedTuple):
-    """A past time to report, and the seconds until the next one."""
+    """A past time to report, and the reporting interval at that time."""
 
     at: float
     interval_seconds: float
@@ -100,18 +100,28 @@ class FleetScenario:
         return node.silent_from is None or at < node.silent_from
 
 
-def last_hour(now: float) -> tuple[BackfillPoint, ...]:
+def last_hour(now: float, step: float = _HOUR_STEP) -> tuple[BackfillPoint, ...]:
     """Return backfill points for the last hour, oldest first."""
-    return tuple(_points(now, RECENT_SECONDS, 0.0, _HOUR_STEP))
+    return tuple(_points(now, RECENT_SECONDS, 0.0, step))
 
 
-def last_week(now: float) -> tuple[BackfillPoint, ...]:
-    """Return backfill points for the last week, oldest first."""
+def last_week(now: float, hour_step: float = _HOUR_STEP) -> tuple[BackfillPoint, ...]:
+    """Return backfill points for the last week, oldest first, with this step in the last hour."""
+    day = _points(now, _DAY_SECONDS, RECENT_SECONDS, _DAY_STEP)
+    hour = last_hour(now, hour_step)
     return (
         *_points(now, WEEK_SECONDS, _DAY_SECONDS, _WEEK_STEP),
-        *_points(now, _DAY_SECONDS, RECENT_SECONDS, _DAY_STEP),
-        *last_hour(now),
+        *_after_longer_interval(tuple(day), _WEEK_STEP),
+        *_after_longer_interval(hour, _DAY_STEP),
     )
+
+
+def _after_longer_interval(
+    points: tuple[BackfillPoint, ...], interval_seconds: float
+) -> Iterator[BackfillPoint]:
+    """Yield the points, the first with the interval before it: the pause is no missed report."""
+    yield points[0]._replace(interval_seconds=interval_seconds)
+    yield from points[1:]
 
 
 def _points(now: float, first: float, last: float, step: float) -> Iterator[BackfillPoint]:

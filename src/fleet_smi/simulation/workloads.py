@@ -56,7 +56,7 @@ PRETRAINING = Workload(
     busy_percent=97.0,
     rest_every_seconds=190.0,
     rest_seconds=9.0,
-    rest_percent=12.0,
+    rest_percent=24.0,
     heat=0.97,
 )
 FINE_TUNING = Workload(
@@ -84,6 +84,14 @@ NOTEBOOK = Workload(
     variation_percent=0.0,
     cpu_percent=0.3,
 )
+RESERVING = Workload(
+    command="python hold_gpus.py --memory 0.92 --sleep 60",
+    memory_share=(0.91, 0.93),
+    busy_percent=0.0,
+    variation_percent=0.0,
+    cpu_percent=0.1,
+)
+"""Memory allocated only so that nobody else takes the GPU."""
 EXPLORING = Workload(
     command="python -m ipykernel_launcher -f /run/user/jupyter/kernel-2c91.json",
     memory_share=(0.08, 0.30),
@@ -91,6 +99,7 @@ EXPLORING = Workload(
     variation_percent=24.0,
     rest_every_seconds=38.0,
     rest_seconds=24.0,
+    rest_percent=20.0,
     loading_seconds=3.0,
     heat=0.7,
     cpu_percent=38.0,
@@ -111,6 +120,7 @@ FITTING = Workload(
     variation_percent=27.0,
     rest_every_seconds=33.0,
     rest_seconds=7.0,
+    rest_percent=20.0,
     heat=0.7,
     cpu_percent=412.0,
 )

@@ -133,14 +133,14 @@ def test_case_38_noise_of_a_few_percent_does_not_defeat_held(step: float, before
     noise = [float(dice.randint(0, 3)) for _ in range(int(1800 / step) + 1)]
     verdict = stand(loads([*work, *noise]), step).verdict
     assert verdict.state == "held"
-    assert "but for peaks of 3 %, 16.0 GiB kept" in verdict.reason
+    assert "but for peaks of 3 %, 16.0 GiB allocated" in verdict.reason
 
 
 def test_case_38_a_short_spike_every_five_minutes_does_not_defeat_held() -> None:
     spikes = [3.0 if number % 60 == 30 else 0.0 for number in range(361)]
     verdict = stand(loads(spikes), 5.0).verdict
     assert verdict.state == "held"
-    assert verdict.reason == "bob, idle for 30 min but for peaks of 3 %, 16.0 GiB kept"
+    assert verdict.reason == "bob, idle for 30 min but for peaks of 3 %, 16.0 GiB allocated"
 
 
 @pytest.mark.parametrize("load", [4.0, 6.0, 90.0])
@@ -161,7 +161,7 @@ def test_case_39_memory_inside_a_container_is_in_use_and_no_ghost() -> None:
     )
     assert state_and_reason(judge_after(HOUR, card)) == (
         "held",
-        "not visible from here; idle for 1 h, 71.0 GiB kept",
+        "not visible from here; idle for 1 h, 71.0 GiB allocated",
     )
     assert judge_once(gpu(processes=None, processes_hidden=True)).state == "free"
 
@@ -186,7 +186,7 @@ def test_case_41_an_idle_user_beside_a_busy_one_is_named() -> None:
     card = gpu(processes=crowd, memory_used_bytes=33 * GIB, busy_percent=97.0)
     verdict = judge_after(2 * HOUR, card)
     assert state_and_reason(verdict) == ("busy", "bob, 97 %")
-    assert note_texts(verdict) == ["shared by 2", "alice idle for 2 h, 12.0 GiB kept"]
+    assert note_texts(verdict) == ["shared by 2", "alice idle for 2 h, 12.0 GiB allocated"]
     assert (verdict.notes[1].user, verdict.notes[1].idle_seconds) == ("alice", 2 * HOUR)
     short = judge_after(5 * MINUTE, card)
     assert state_and_reason(short) == ("busy", "bob and alice, 97 %")

@@ -74,7 +74,7 @@ def test_case_07_a_process_idle_for_hours_holds_it(
     machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     machine.set_scenario(busy(people.start()))
-    assert_verdict(machine.watch(HOURS_3), "held", "idle for 3 h, 16.0 GiB kept")
+    assert_verdict(machine.watch(HOURS_3), "held", "idle for 3 h, 16.0 GiB allocated")
 
 
 def test_case_08_a_short_rest_after_work_is_still_busy(
@@ -92,7 +92,7 @@ def test_case_09_a_bare_context_held_for_hours_is_held(
     machine: SimulatedMachine, people: UserProcesses
 ) -> None:
     machine.set_scenario(busy(people.start(), memory=420 * MIB))
-    assert_verdict(machine.watch(HOURS_3), "held", "420 MiB kept")
+    assert_verdict(machine.watch(HOURS_3), "held", "420 MiB allocated")
 
 
 def test_case_10_a_process_that_just_started_is_busy(
@@ -314,4 +314,4 @@ def test_case_41_an_idle_user_beside_a_busy_one_is_named(
     )
     verdict = machine.watch(MINUTES_12)
     assert_verdict(verdict, "busy", "nobody, 97 %")
-    assert "daemon idle for 12 min, 12.0 GiB kept" in note_texts(verdict)
+    assert "daemon idle for 12 min, 12.0 GiB allocated" in note_texts(verdict)

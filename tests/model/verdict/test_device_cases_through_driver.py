@@ -23,12 +23,12 @@ from tests.verdicts import note_texts
 @pytest.mark.parametrize(
     ("gpu", "reason"),
     [
-        (SimGpu(faults={"*": "lost"}), "lost"),
-        (SimGpu(faults={"**": "lost"}), "lost"),
+        (SimGpu(faults={"*": "lost"}), "fell off the bus"),
+        (SimGpu(faults={"**": "lost"}), "fell off the bus"),
         (SimGpu(faults={"*": "reset-required"}), "requires reset"),
         (SimGpu(remapped_failed=True), "could not be remapped"),
         (SimGpu(recovery="gpu-reset"), "recovery"),
-        (SimGpu(recovery="node-reboot"), "reboot"),
+        (SimGpu(recovery="node-reboot"), "Reboot"),
         (
             SimGpu(remapped_corrected=None, recovery=None, ecc_uncorrected_volatile=3),
             "3 uncorrectable memory errors",
@@ -53,7 +53,7 @@ def test_case_19_who_was_on_a_gpu_that_is_lost_stays_visible(
     for at in (60, 120):
         gpu = machine.gpu(at)
         assert_verdict(gpu.verdict, "broken", "fell off the bus")
-        assert "was busy (games)" in gpu.verdict.reason
+        assert "Was busy (games)" in gpu.verdict.reason
         assert "games" in holder_variants(gpu)[0]
 
 
@@ -71,7 +71,7 @@ def test_case_20_a_driver_that_does_not_answer_breaks_every_gpu(machine: Simulat
         return time.time() - machine.start + 1
 
     wait_until(lambda: not machine.verdict(passed()).reason.startswith("driver slow"))
-    assert re.match(r"driver not answering since \d\d:\d\d: ", machine.verdict(passed()).reason)
+    assert re.match(r"driver not answering since \d\d:\d\d\. ", machine.verdict(passed()).reason)
     machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu()]))
     wait_until(lambda: machine.verdict(passed()).state == "free")
 
@@ -82,7 +82,7 @@ def test_case_20_persistence_mode_is_named_where_the_initialisation_is_slow(
     write_nvidia_kernel_files(machine.root, "0000:10:00.0")
     machine.set_scenario(Scenario(gpus=[SimGpu()], faults={"nvmlInit": "slow=8000"}))
     reason = machine.verdict().reason
-    assert re.match(r"driver slow: \d+ s so far: persistence mode is off", reason)
+    assert re.match(r"driver slow: \d+ s so far\. Persistence mode is off", reason)
     wait_until(lambda: machine.verdict().state == "free")
 
 

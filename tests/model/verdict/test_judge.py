@@ -100,7 +100,7 @@ def test_case_06_nothing_is_noted_when_a_process_has_no_figure() -> None:
 def test_case_07_a_process_idle_for_hours_is_held() -> None:
     mine = process(user="bob", gpu_memory_bytes=int(16.2 * GIB))
     verdict = judge_after(3 * HOUR, gpu(processes=(mine,), memory_used_bytes=17 * GIB))
-    assert state_and_reason(verdict) == ("held", "bob, idle for 3 h, 16.2 GiB kept")
+    assert state_and_reason(verdict) == ("held", "bob, idle for 3 h, 16.2 GiB allocated")
     assert verdict.idle_seconds == 3 * HOUR
 
 
@@ -122,7 +122,7 @@ def test_case_08_a_process_that_has_just_stopped_working_is_idle_now() -> None:
 def test_case_09_a_bare_context_idle_for_hours_is_held() -> None:
     mine = process(user="bob", gpu_memory_bytes=420 * MIB)
     verdict = judge_after(3 * HOUR, gpu(processes=(mine,), memory_used_bytes=430 * MIB))
-    assert state_and_reason(verdict) == ("held", "bob, idle for 3 h, 420 MiB kept")
+    assert state_and_reason(verdict) == ("held", "bob, idle for 3 h, 420 MiB allocated")
 
 
 def test_case_10_a_process_that_just_started_is_busy() -> None:
@@ -141,7 +141,7 @@ def test_case_11_without_utilisation_idle_power_over_the_window_means_held() -> 
     verdict = judge_after(3 * HOUR, card)
     assert state_and_reason(verdict) == (
         "held",
-        "bob, judged by power: idle for 3 h, 16.0 GiB kept",
+        "bob, judged by power: idle for 3 h, 16.0 GiB allocated",
     )
     assert judge_after(5 * MINUTE, card).state == "busy"
 
@@ -223,7 +223,7 @@ def test_case_16_much_memory_is_in_use_when_the_processes_cannot_be_read() -> No
 
 def test_case_16_idle_for_the_window_it_is_held() -> None:
     card = gpu(processes=None, memory_used_bytes=30 * GIB)
-    reason = "processes not readable; idle for 3 h, 30.0 GiB kept"
+    reason = "processes not readable; idle for 3 h, 30.0 GiB allocated"
     assert state_and_reason(judge_after(3 * HOUR, card)) == ("held", reason)
 
 

@@ -19,7 +19,7 @@ from tests.verdicts import SETTINGS, STEP, judge_once, state_and_reason
 def test_case_19_a_lost_gpu_is_broken_with_the_text_of_the_driver(kind: Any) -> None:
     trouble = Fault(kind=kind, detail="fell off the bus", remedy="reboot the node")
     card = gpu(fault=trouble, processes=None, memory_used_bytes=None)
-    assert state_and_reason(judge_once(card)) == ("broken", "fell off the bus: reboot the node")
+    assert state_and_reason(judge_once(card)) == ("broken", "fell off the bus. Reboot the node")
 
 
 def test_case_19_uncorrectable_errors_break_a_gpu_whatever_runs_on_it() -> None:
@@ -55,7 +55,7 @@ def test_case_20_without_a_time_the_detail_is_the_reason() -> None:
 def test_case_21_a_driver_and_library_that_do_not_match_leave_it_unknown() -> None:
     trouble = Fault(kind="mismatch", detail="driver 590, library 595", remedy="reboot")
     card = gpu(fault=trouble, busy_percent=0.0)
-    assert state_and_reason(judge_once(card)) == ("unknown", "driver 590, library 595: reboot")
+    assert state_and_reason(judge_once(card)) == ("unknown", "driver 590, library 595. Reboot")
 
 
 def test_case_22_a_gpu_that_is_gone_is_broken() -> None:

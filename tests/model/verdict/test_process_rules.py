@@ -25,7 +25,7 @@ def test_a_process_that_cannot_be_seen_is_a_process() -> None:
     card = gpu(processes=(HIDDEN,), memory_used_bytes=17 * GIB, busy_percent=60.0)
     assert state_and_reason(judge_once(card)) == ("busy", "in use by a process that cannot be seen")
     idle = gpu(processes=(HIDDEN,), memory_used_bytes=17 * GIB)
-    reason = "a process that cannot be seen, idle for 3 h, 16.0 GiB kept"
+    reason = "a process that cannot be seen, idle for 3 h, 16.0 GiB allocated"
     assert state_and_reason(judge_after(3 * HOUR, idle)) == ("held", reason)
 
 
@@ -38,7 +38,10 @@ def test_processes_that_cannot_be_seen_are_counted_beside_others() -> None:
 
 def test_one_sample_of_an_idle_process_is_busy_and_marked() -> None:
     card = gpu(processes=(process(user="bob"),), memory_used_bytes=17 * GIB)
-    assert state_and_reason(judge_once(card)) == ("busy", "bob, 0 %, 16.0 GiB kept (one sample)")
+    assert state_and_reason(judge_once(card)) == (
+        "busy",
+        "bob, 0 %, 16.0 GiB allocated (one sample)",
+    )
 
 
 def test_busy_video_engines_are_work() -> None:

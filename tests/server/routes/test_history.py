@@ -221,3 +221,13 @@ def test_large_responses_are_gzipped_for_clients_that_accept_it(hub: ThreadedHub
     plain = hub.request("GET", path, Accept_Encoding="identity")
     assert "content-encoding" not in plain.headers
     assert hub.request("GET", path).headers["content-encoding"] == "gzip"
+
+
+def test_the_report_is_a_file_of_hours_energy_and_dates(hub: ThreadedHub) -> None:
+    page = hub.request("GET", "/api/v1/history/report?since=3h")
+    assert page.status == 200
+    text = page.body.decode()
+    assert text.startswith("<!doctype html>")
+    assert "kWh" in text and "bob" in text
+    table = hub.request("GET", "/api/v1/history/report?since=3h&format=csv&by=user").body.decode()
+    assert any(line.startswith("bob,") for line in table.splitlines())

@@ -122,6 +122,13 @@ def test_a_column_that_no_gpu_can_fill_is_not_shown() -> None:
     assert "FAN" not in screen(fleet(samples.eight()), 200)
 
 
+def test_free_mig_instances_are_counted_beside_free_gpus() -> None:
+    free = gpu(0, verdict("free", "nobody on it"))
+    view = fleet(node("gpu01", free), node("gpu02", free))
+    counted = replace(view, summary=replace(view.summary, free_instances=3))
+    assert status.render(counted, 100, Paint(enabled=False)).startswith("2 free + 3 MIG")
+
+
 def test_hidden_processes_are_counted() -> None:
     text = screen(
         fleet(
@@ -208,10 +215,10 @@ def test_an_unreadable_process_list_is_a_message() -> None:
 
 def test_why_shows_the_reason_and_the_remedy() -> None:
     text = screen(fleet(samples.eight()), why=True)
-    assert "bob, idle for 3 h, 16.2 GiB kept (since 09:06, 5 h)" in text
-    assert "reboot the machine" in text
+    assert "bob, idle for 3 h, 16.2 GiB allocated (since 09:06, 5 h)" in text
+    assert "Reboot the machine" in text
     assert "not measured: utilisation (not supported while profiling)" in text
-    assert "kept (since" not in screen(fleet(samples.eight()))
+    assert "allocated (since" not in screen(fleet(samples.eight()))
 
 
 def test_an_empty_fleet_says_whether_it_is_empty_or_filtered() -> None:

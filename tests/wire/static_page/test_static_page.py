@@ -130,7 +130,7 @@ def test_zombies_and_hidden_processes_are_shown() -> None:
     dead = process("bob", 6.0, pid=3, condition="zombie")
     text = page_text(fleet(node("n", busy_gpu(0, dead, samples.hidden_process()))))
     assert "6.0 GiB, 1 process, 1 zombie" in text
-    assert "bob +1 unseen" in text and "not visible 30.0 GiB, 1 process" in text
+    assert "bob +1 unseen" in text and "unknown user 30.0 GiB, 1 process" in text
     more = process("bob", 2.0, pid=4, condition="zombie")
     assert "8.0 GiB, 2 processes, 2 zombies" in page_text(fleet(node("n", busy_gpu(0, dead, more))))
 

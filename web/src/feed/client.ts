@@ -13,6 +13,13 @@ export class ApiError extends Error {
   }
 }
 
+/** Called when the hub refuses a request that needs a session: it has ended. */
+let onUnauthorized = (): void => undefined;
+
+export function watchSession(callback: () => void): void {
+  onUnauthorized = callback;
+}
+
 type Method = "GET" | "POST" | "PATCH" | "DELETE";
 
 /** GET a path below /api/v1/ and parse the JSON; throws `ApiError`. */
@@ -39,6 +46,7 @@ async function request(method: Method, path: string, body?: unknown, signal?: Ab
     if (signal?.aborted) throw error;
     throw new ApiError(0, "unreachable", "cannot reach the hub");
   }
+  if (response.status === 401 && path !== "session") onUnauthorized();
   if (!response.ok) throw await errorOf(response);
   return response;
 }

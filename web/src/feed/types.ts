@@ -8,6 +8,7 @@ export interface BriefOffer {
   offered: OfferedDevice[];
   refused: Rejection[];
   unmet: string | null;
+  reason: string;
 }
 
 export interface Candidate {
@@ -106,6 +107,7 @@ export interface GpuPayload {
   vendor: "amd" | "intel" | "nvidia";
   name: string | null;
   memory_total_mebibytes: number | null;
+  nominal_gigabytes: number | null;
   verdict: VerdictPayload;
   instances: InstancePayload[];
 }
@@ -176,6 +178,7 @@ export interface InstancePayload {
   uuid: string;
   profile: string | null;
   memory_total_mebibytes: number | null;
+  nominal_gigabytes: number | null;
   verdict: VerdictPayload;
 }
 
@@ -382,6 +385,7 @@ export interface Offer {
   offered: Candidate[];
   refused: Rejection[];
   unmet: string | null;
+  reason: string;
 }
 
 export interface OfferedDevice {
@@ -560,6 +564,7 @@ export interface Summary {
   unknown: number;
   nodes: number;
   nodes_reporting: number;
+  free_instances: number;
 }
 
 export interface Sums {
@@ -617,7 +622,17 @@ export interface Usages {
   unwritten: Gap | null;
 }
 
+export interface User {
+  name: string;
+  role: "admin" | "viewer";
+  created_at: number;
+}
+
 export type UserCount = [string, number, number];
+
+export interface UserList {
+  users: User[];
+}
 
 export interface Verdict {
   state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";

@@ -13,13 +13,19 @@ export interface Arrangement {
   readonly grouping: Grouping;
 }
 
-/** A group of nodes, by their numbers in the stream; `name` is `null` for those without a heading. */
+/**
+ * A group of nodes, by their numbers in the stream; `name` is `null` for those without a heading. Grouped by user, a node
+ * is in the group of each of its users, with their GPUs alone.
+ */
 export interface Group {
   readonly name: string | null;
   readonly numbers: readonly number[];
+  /** How many nodes it has if some are hidden. */
+  readonly nodes?: number;
 }
 
 const MAX_DIGITS = 12;
+const NOBODY: readonly null[] = [null];
 const BY_SEVERITY: readonly State[] = ["held", "ghost", "unknown", "broken"];
 /** The severity of a node with warnings, below that of every GPU state. */
 const WARNING = 0.5;
@@ -28,14 +34,15 @@ const sortKeys = new WeakMap<NodePayload, string>();
 /** Group and sort the nodes. Returns `before` itself if nothing moved, so that nothing is redrawn. */
 export function arrange(fleet: Fleet, { sort, grouping }: Arrangement, before: readonly Group[] = []): readonly Group[] {
   const rank = RANKS[sort];
-  const rows = nodesOf(fleet, before).map((node) => ({ node, key: sortKey(node.info), rank: rank(node) }));
+  const rows = inOrder(fleet, before).map((node) => ({ node, key: sortKey(node.info), rank: rank(node) }));
   rows.sort((a, b) => b.rank - a.rank || (a.key < b.key ? -1 : a.key > b.key ? 1 : a.node.info.number - b.node.info.number));
   const groups = new Map<string | null, number[]>();
   for (const { node } of rows) {
-    const name = headingOf(node, grouping);
-    const found = groups.get(name);
-    if (found) found.push(node.info.number);
-    else groups.set(name, [node.info.number]);
+    for (const name of headingsOf(node, grouping)) {
+      const found = groups.get(name);
+      if (found) found.push(node.info.number);
+      else groups.set(name, [node.info.number]);
+    }
   }
   const arranged = [...groups].map(([name, numbers]) => ({ name, numbers }));
   if (sort === "name") arranged.sort((a, b) => byHeading(a.name, b.name));
@@ -48,12 +55,14 @@ export function isStatic({ sort, grouping }: Arrangement): boolean {
 }
 
 /** The nodes in their previous order: sorting an almost sorted list is fast. */
-function nodesOf(fleet: Fleet, before: readonly Group[]): Node[] {
+function inOrder(fleet: Fleet, before: readonly Group[]): Node[] {
   if (!containsExactly(before, fleet)) return [...fleet.nodes.values()];
-  return before.flatMap((group) => group.numbers.map((number) => fleet.nodes.get(number))).filter((node) => node !== undefined);
+  const numbers = new Set(before.flatMap((group) => group.numbers));
+  return [...numbers].map((number) => fleet.nodes.get(number)).filter((node) => node !== undefined);
 }
 
-function isSame(groups: readonly Group[], others: readonly Group[]): boolean {
+/** Whether these are the same groups with the same nodes. */
+export function isSame(groups: readonly Group[], others: readonly Group[]): boolean {
   const same = ({ name, numbers }: Group, other: Group | undefined): boolean =>
     name === other?.name && numbers.length === other.numbers.length && numbers.every((number, at) => number === other.numbers[at]);
   return groups.length === others.length && groups.every((group, at) => same(group, others[at]));
@@ -61,8 +70,8 @@ function isSame(groups: readonly Group[], others: readonly Group[]): boolean {
 
 /** Whether these groups contain exactly the nodes of the fleet. */
 export function containsExactly(groups: readonly Group[], fleet: Fleet): boolean {
-  const count = groups.reduce((sum, group) => sum + group.numbers.length, 0);
-  return count === fleet.nodes.size && groups.every((group) => group.numbers.every((number) => fleet.nodes.has(number)));
+  const numbers = new Set(groups.flatMap((group) => group.numbers));
+  return numbers.size === fleet.nodes.size && [...numbers].every((number) => fleet.nodes.has(number));
 }
 
 /** What the nodes can be grouped by; labels with the most common first. */
@@ -106,6 +115,11 @@ function areIndicesUsable(gpus: readonly GpuPayload[]): boolean {
   return last < 2 * gpus.length;
 }
 
+/** The nodes of a group; those removed since it was arranged are left out. */
+export function nodesOf(fleet: Fleet, { numbers }: Group): Node[] {
+  return numbers.map((number) => fleet.nodes.get(number)).filter((node) => node !== undefined);
+}
+
 /** How many GPUs these nodes have, and how many of them are free. */
 export function countFree(fleet: Fleet, numbers: readonly number[]): { free: number; gpus: number } {
   const count = { free: 0, gpus: 0 };
@@ -115,6 +129,30 @@ export function countFree(fleet: Fleet, numbers: readonly number[]): { free: num
     count.free += node?.totals.free ?? 0;
   }
   return count;
+}
+
+/** Whether a GPU is in the group of this name: all of a node are, except grouped by user. */
+export function isInGroup({ verdict }: GpuPayload, name: string | null, grouping: Grouping): boolean {
+  return grouping !== "user" || usersOf(verdict).includes(name);
+}
+
+/** How many GPUs of a user are in the group, and how many of them are held but idle. */
+export function countOwned(fleet: Fleet, { name, numbers }: Group): { gpus: number; idle: number; free: number } {
+  const count = { gpus: 0, idle: 0, free: 0 };
+  for (const number of numbers) {
+    for (const gpu of fleet.nodes.get(number)?.info.gpus ?? []) {
+      if (!isInGroup(gpu, name, "user")) continue;
+      count.gpus += 1;
+      if (gpu.verdict.state === "held") count.idle += 1;
+      if (gpu.verdict.state === "free") count.free += 1;
+    }
+  }
+  return count;
+}
+
+/** The users of a GPU, which is in the group of each; one without a user is in that of nobody. */
+function usersOf({ users }: GpuPayload["verdict"]): readonly (string | null)[] {
+  return users?.length ? users : NOBODY;
 }
 
 /** A key for natural sort order: gpu2 before gpu10. */
@@ -146,11 +184,11 @@ function severity({ gpus, silent, warnings }: NodePayload): number {
   return worst === 0 ? 0 : 1000 * worst + count;
 }
 
-function headingOf({ info }: Node, grouping: Grouping): string | null {
-  if (grouping === "none") return null;
-  if (grouping === "model") return mostCommon(info.gpus.map((gpu) => gpu.name));
-  if (grouping === "user") return mostCommon(info.gpus.flatMap((gpu) => gpu.verdict.users ?? []));
-  return info.labels[grouping.slice("label:".length)] ?? null;
+function headingsOf({ info }: Node, grouping: Grouping): Iterable<string | null> {
+  if (grouping === "none") return [null];
+  if (grouping === "model") return [mostCommon(info.gpus.map((gpu) => gpu.name))];
+  if (grouping === "user") return new Set(info.gpus.length ? info.gpus.flatMap((gpu) => usersOf(gpu.verdict)) : NOBODY);
+  return [info.labels[grouping.slice("label:".length)] ?? null];
 }
 
 function mostCommon(names: readonly (string | null)[]): string | null {

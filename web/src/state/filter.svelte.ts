@@ -5,6 +5,7 @@ import type { Meaning } from "../feed/types";
 import { type Term, matchesAll } from "./filterMatch";
 import { hasTerm, toggleTerm } from "./filterText";
 import type { Gpu } from "./fleet";
+import { MatchCounts } from "./matchCounts";
 import { page } from "./page.svelte";
 import { route } from "./route.svelte";
 
@@ -21,8 +22,11 @@ class Filter {
     const terms = this.terms;
     return (gpu: Gpu): boolean => matchesAll(terms, gpu);
   });
-  /** How many GPUs match; `null` without a filter. */
-  readonly matchCount = $derived(page.version > 0 && this.terms.length > 0 ? page.fleet.everyGpu().filter(this.matches).length : null);
+  /** How many GPUs and MIG instances of each node match. */
+  readonly counts = $derived(new MatchCounts(this.terms));
+  /** How many GPUs and MIG instances match; `null` without a filter. */
+  readonly matchCount = $derived(page.version > 0 && this.terms.length > 0 ? this.counts.total(page.fleet.nodes.values()) : null);
+  readonly isWithoutMatch = $derived(this.matchCount?.gpus === 0 && this.matchCount.instances === 0);
   private readonly cache = new Map<string, Meaning>([["", { terms: [], error: null }]]);
   private debounce: ReturnType<typeof setTimeout> | undefined;
 

@@ -2,24 +2,62 @@
 // Both are tested with the same table, tests/filter_cases.json.
 
 import type { Term } from "../feed/types";
-import type { Gpu } from "./fleet";
+import { memoryForRequest } from "./cardSize";
+import type { Gpu, Instance } from "./fleet";
 
 export type { Term };
 
-const MIB = 2 ** 20;
+export interface MatchCount {
+  readonly gpus: number;
+  readonly instances: number;
+}
 
-/** Whether a GPU matches every term. */
+const MIB = 2 ** 20;
+const NOMINAL_KEYS: ReadonlySet<string> = new Set(["mem", "total"]);
+
+/** Whether a GPU matches every term, or one of its MIG instances does. */
 export function matchesAll(terms: readonly Term[], gpu: Gpu): boolean {
+  return matchesDevice(terms, gpu) || gpu.instances.some((instance) => matchesDevice(terms, instanceAsGpu(gpu, instance)));
+}
+
+/** How many of these GPUs match by themselves, and how many MIG instances do. */
+export function countMatches(terms: readonly Term[], gpus: readonly Gpu[]): MatchCount {
+  let [matching, instances] = [0, 0];
+  for (const gpu of gpus) {
+    if (matchesDevice(terms, gpu)) matching += 1;
+    for (const instance of gpu.instances) if (matchesDevice(terms, instanceAsGpu(gpu, instance))) instances += 1;
+  }
+  return { gpus: matching, instances };
+}
+
+/** A GPU and its MIG instances, each as a GPU of its own. */
+export function devicesOf(gpu: Gpu): Gpu[] {
+  return [gpu, ...gpu.instances.map((instance) => instanceAsGpu(gpu, instance))];
+}
+
+export function matchesDevice(terms: readonly Term[], gpu: Gpu): boolean {
   return terms.every((term) => matches(term, gpu) !== term.negated);
+}
+
+/** A MIG instance as a GPU of its own, with its profile in the name of the model. */
+function instanceAsGpu({ node, info, figures }: Gpu, instance: Instance): Gpu {
+  const name = [info.name, instance.info.profile].filter(Boolean).join(" ") || null;
+  const [load, memory] = instance.figures;
+  return { node, info: { ...info, ...instance.info, name, instances: [] }, figures: [load, memory, figures[2], figures[3]], instances: [] };
 }
 
 function matches({ key, op, values, bound }: Term, gpu: Gpu): boolean {
   if (bound !== null) {
     const figure = FIGURES[key]?.(gpu) ?? null;
-    return figure !== null && compare(figure, op, bound);
+    return figure !== null && compare(NOMINAL_KEYS.has(key) ? counted(gpu, figure, bound) : figure, op, bound);
   }
   const texts = TEXTS[key]?.(gpu) ?? [];
   return texts.some((text) => text !== null && values.some((value) => matchesPattern(text.toLowerCase(), value)));
+}
+
+/** The memory of a GPU, compared with a size: a nominal size means that card. */
+function counted({ info }: Gpu, memory: number, bound: number): number {
+  return memoryForRequest(memory, bytes(info.memory_total_mebibytes), info.nominal_gigabytes, bound);
 }
 
 function compare(figure: number, op: Term["op"], bound: number): boolean {
@@ -46,7 +84,7 @@ export function matchesPattern(text: string, pattern: string): boolean {
 
 const TEXTS: Record<string, (gpu: Gpu) => readonly (string | null)[]> = {
   word: ({ node, info }) => [node.info.name, info.name, ...(info.verdict.users ?? [])],
-  state: ({ info }) => [info.verdict.state, ...info.instances.map((part) => part.verdict.state)],
+  state: ({ info }) => [info.verdict.state],
   node: ({ node }) => [node.info.name],
   site: ({ node }) => [node.info.site],
   model: ({ info }) => [info.name],
@@ -55,7 +93,7 @@ const TEXTS: Record<string, (gpu: Gpu) => readonly (string | null)[]> = {
   why: ({ info }) => [info.verdict.reason, info.verdict.was],
   driver: ({ node }) => [node.info.driver_version],
   gpu: ({ info }) => [String(info.index)],
-  uuid: ({ info }) => [info.uuid, ...info.instances.map((part) => part.uuid)],
+  uuid: ({ info }) => [info.uuid],
 };
 
 const FIGURES: Record<string, (gpu: Gpu) => number | null> = {

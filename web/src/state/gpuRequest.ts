@@ -1,21 +1,45 @@
 // A request for GPUs: the path that asks the hub, and the commands to use what it offers.
 
 import type { Candidate } from "../feed/types";
+import { memoryForRequest } from "./cardSize";
+import type { Gpu } from "./fleet";
 
 export interface GpuRequest {
   count: number;
-  gibibytes: number;
+  /** The nominal size of the card; 0 for any. */
+  gigabytes: number;
+  /** The full name of a model or MIG profile; empty for any. */
+  model: string;
   sameNode: boolean;
 }
 
+const MIB = 2 ** 20;
+const GIB = 2 ** 30;
 const DEBOUNCE_MS = 150;
 const MET_INTERVAL_MS = 10_000;
 const UNMET_INTERVAL_MS = 2_000;
 const VISIBLE_DEVICES = { nvidia: "CUDA_VISIBLE_DEVICES", amd: "HIP_VISIBLE_DEVICES", intel: "ZE_AFFINITY_MASK" };
 
 /** The API path of a request, below /api/v1/. */
-export function requestPath({ count, gibibytes, sameNode }: GpuRequest): string {
-  return `free?n=${count}&min_free=${gibibytes}GiB&same_node=${sameNode}&why=false`;
+export function requestPath({ count, gigabytes, model, sameNode }: GpuRequest): string {
+  const words = model && `&model=${encodeURIComponent(model)}`;
+  return `free?n=${count}&min_free=${gigabytes}GiB${words}&same_node=${sameNode}&why=false`;
+}
+
+/** Whether a card is of the requested model and size; `memory` in MiB is what must be enough: all of it, or what is free. */
+export function isRequested({ model, gigabytes }: GpuRequest, { info }: Gpu, memory: number | null): boolean {
+  if (model && model !== info.name) return false;
+  if (gigabytes === 0) return true;
+  const total = info.memory_total_mebibytes;
+  if (memory === null || total === null) return false;
+  const requested = gigabytes * GIB;
+  return memoryForRequest(memory * MIB, total * MIB, info.nominal_gigabytes, requested) >= requested;
+}
+
+/** Free memory of a GPU in MiB; `null` if it is not known. */
+export function freeMebibytes({ info, figures }: Gpu): number | null {
+  const [total, used] = [info.memory_total_mebibytes, figures[1]];
+  return total === null || used === null ? null : total - used;
 }
 
 /**
@@ -49,9 +73,10 @@ export function visibleDevices(candidates: readonly Candidate[]): string {
 }
 
 /** The command to run on the node: it picks free GPUs at the time it runs. */
-export function runCommand({ count, gibibytes }: GpuRequest): string {
-  const memory = gibibytes > 0 ? ` --min-free ${gibibytes}GiB` : "";
-  return `CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n ${count}${memory}) ./train.sh`;
+export function runCommand({ count, gigabytes, model }: GpuRequest): string {
+  const memory = gigabytes > 0 ? ` --min-free ${gigabytes}GiB` : "";
+  const words = model && ` --model ${shellQuote(model)}`;
+  return `CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n ${count}${memory}${words}) ./train.sh`;
 }
 
 /** "GPU 4 and 5", "GPU 1:0". */

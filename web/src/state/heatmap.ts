@@ -1,12 +1,14 @@
-// The layout of the heat map: one line of eight squares per node, one column of lines per group.
+// The layout of the heat map: one line of squares per node, one column of lines per group, as large as the window allows.
 
 import type { Group } from "./arrange";
 
 export const SQUARES_PER_LINE = 8;
-const MAX_LINES = 32;
-const CAPTION_HEIGHT = 18;
-const GAP = 16;
-const [LARGE, MIDDLE, SMALL] = [22, 14, 9];
+const [MIN_PITCH, MIN_TOUCH_PITCH, MAX_PITCH] = [3, 7, 80];
+const NARROW_WIDTH = 600;
+const MIN_LINES = 8;
+/** From this size on, lines have the name of their node. */
+const NAMED_PITCH = 18;
+const NAME_WIDTH = 84;
 
 /** Up to eight GPUs of a node, starting at `first`. */
 export interface Line {
@@ -19,16 +21,24 @@ export interface Line {
 export interface Column {
   readonly name: string | null;
   readonly continued: boolean;
+  /** How many nodes its group has, in all its columns. */
+  readonly nodes: number;
   readonly left: number;
   readonly top: number;
+  /** The columns side by side are a band; the first is 0. */
+  readonly band: number;
+  /** The number of squares of its longest line. */
+  readonly squares: number;
   readonly lines: readonly Line[];
 }
 
 export interface HeatmapPlan {
+  /** The distance from one square to the next. */
   readonly pitch: number;
   readonly columns: readonly Column[];
-  /** How many columns stand side by side. */
-  readonly abreast: number;
+  readonly captionHeight: number;
+  /** The room for the names of nodes left of the squares. */
+  readonly nameWidth: number;
   readonly height: number;
 }
 
@@ -39,21 +49,49 @@ export interface Square {
   readonly place: number;
 }
 
-/** Lay out the groups in this width. */
-export function planHeatmap(groups: readonly Group[], gpusOf: (number: number) => number, width: number): HeatmapPlan {
-  const unplaced = groups.flatMap((group) => splitGroup(group, gpusOf));
-  const lines = unplaced.reduce((sum, column) => sum + column.lines.length, 0);
-  const pitch = lines <= 60 ? LARGE : lines <= 300 ? MIDDLE : SMALL;
-  const step = pitch * SQUARES_PER_LINE + GAP;
-  const abreast = Math.max(1, Math.floor((width + GAP) / step));
-  const columns: Column[] = [];
-  let top = 0;
-  for (let at = 0; at < unplaced.length; at += abreast) {
-    const band = unplaced.slice(at, at + abreast);
-    band.forEach((column, place) => columns.push({ ...column, left: place * step, top: top + CAPTION_HEIGHT }));
-    top += CAPTION_HEIGHT + GAP + pitch * Math.max(...band.map((column) => column.lines.length));
+interface NodeLines {
+  readonly name: string | null;
+  readonly nodes: number;
+  readonly lines: readonly Line[];
+}
+
+/** Lay out the groups with the largest squares that fit into this box; the smallest, and a longer page, if none do. */
+export function planHeatmap(groups: readonly Group[], gpusOf: (number: number) => number, width: number, height: number): HeatmapPlan {
+  const all = groups.map(({ name, numbers }) => ({ name, nodes: numbers.length, lines: numbers.flatMap((number) => linesOf(number, gpusOf(number))) }));
+  const min = width < NARROW_WIDTH ? MIN_TOUCH_PITCH : MIN_PITCH;
+  let best = layOut(all, min, width, height);
+  let [low, high] = [min + 1, MAX_PITCH];
+  while (low <= high) {
+    const pitch = (low + high) >> 1;
+    const plan = layOut(all, pitch, width, height);
+    if (plan.height <= height && fitsAcross(plan, width)) [best, low] = [plan, pitch + 1];
+    else high = pitch - 1;
   }
-  return { pitch, columns, abreast, height: top };
+  return best;
+}
+
+function layOut(groups: readonly NodeLines[], pitch: number, width: number, height: number): HeatmapPlan {
+  const captionHeight = pitch < 9 ? 13 : 18;
+  const gap = Math.max(5, Math.min(16, pitch));
+  const nameWidth = pitch < NAMED_PITCH ? 0 : NAME_WIDTH;
+  const maxLines = Math.max(MIN_LINES, Math.floor((height - captionHeight) / pitch));
+  const columns: Column[] = [];
+  let [left, top, band, tallest] = [0, 0, 0, 0];
+  for (const column of groups.flatMap((group) => split(group, maxLines))) {
+    const wide = nameWidth + column.squares * pitch;
+    if (left > 0 && left + wide > width) {
+      top += captionHeight + tallest * pitch + gap;
+      [left, tallest, band] = [0, 0, band + 1];
+    }
+    columns.push({ ...column, left: left + nameWidth, top: top + captionHeight, band });
+    left += wide + gap;
+    tallest = Math.max(tallest, column.lines.length);
+  }
+  return { pitch, columns, captionHeight, nameWidth, height: top + captionHeight + tallest * pitch };
+}
+
+function fitsAcross({ pitch, columns }: HeatmapPlan, width: number): boolean {
+  return columns.every(({ left, squares }) => left + squares * pitch <= width);
 }
 
 /** The square at a point; `null` between squares. */
@@ -68,7 +106,7 @@ export function squareAt({ pitch, columns }: HeatmapPlan, x: number, y: number):
 }
 
 /** The square after an arrow key; the same at the edge, `null` for any other key. */
-export function nextSquare({ columns, abreast }: HeatmapPlan, from: Square, key: string): Square | null {
+export function nextSquare({ columns }: HeatmapPlan, from: Square, key: string): Square | null {
   const count = (square: Square): number => columns[square.column]?.lines[square.line]?.count ?? 0;
   const clamp = (column: number, line: number, place: number): Square => {
     const lines = columns[column]?.lines ?? [];
@@ -83,24 +121,32 @@ export function nextSquare({ columns, abreast }: HeatmapPlan, from: Square, key:
     case "ArrowLeft":
       return place > 0 ? { ...from, place: place - 1 } : clamp(column - 1, line, SQUARES_PER_LINE);
     case "ArrowDown":
-      return line + 1 < (columns[column]?.lines.length ?? 0) ? clamp(column, line + 1, place) : clamp(column + abreast, 0, place);
+      return line + 1 < (columns[column]?.lines.length ?? 0) ? clamp(column, line + 1, place) : clamp(beside(columns, column, 1), 0, place);
     case "ArrowUp":
-      return line > 0 ? clamp(column, line - 1, place) : clamp(column - abreast, MAX_LINES, place);
+      return line > 0 ? clamp(column, line - 1, place) : clamp(beside(columns, column, -1), Infinity, place);
     case "Home":
       return clamp(0, 0, 0);
     case "End":
-      return clamp(columns.length - 1, MAX_LINES, SQUARES_PER_LINE);
+      return clamp(columns.length - 1, Infinity, SQUARES_PER_LINE);
     default:
       return null;
   }
 }
 
-function splitGroup({ name, numbers }: Group, gpusOf: (number: number) => number): Pick<Column, "name" | "continued" | "lines">[] {
-  const lines = numbers.flatMap((number) => linesOf(number, gpusOf(number)));
-  const parts: Pick<Column, "name" | "continued" | "lines">[] = [];
-  for (let at = 0; at < lines.length; at += MAX_LINES) {
-    parts.push({ name, continued: at > 0, lines: lines.slice(at, at + MAX_LINES) });
-  }
+/** The column of the next or previous band that is nearest to this one; -1 if there is none. */
+function beside(columns: readonly Column[], from: number, step: 1 | -1): number {
+  const { band = 0, left = 0 } = columns[from] ?? {};
+  const distance = (at: number): number => (columns[at]?.band === band + step ? Math.abs((columns[at]?.left ?? 0) - left) : Infinity);
+  const best = columns.reduce((nearest, _, at) => (distance(at) < distance(nearest) ? at : nearest), 0);
+  return distance(best) === Infinity ? -1 : best;
+}
+
+/** A group as columns of equal length, none with more lines than `maxLines`. */
+function split({ name, nodes, lines }: NodeLines, maxLines: number): Omit<Column, "left" | "top" | "band">[] {
+  const length = Math.ceil(lines.length / Math.ceil(lines.length / maxLines));
+  const squares = Math.max(1, ...lines.map((line) => line.count));
+  const parts: Omit<Column, "left" | "top" | "band">[] = [];
+  for (let at = 0; at < lines.length; at += length) parts.push({ name, nodes, continued: at > 0, squares, lines: lines.slice(at, at + length) });
   return parts;
 }
 

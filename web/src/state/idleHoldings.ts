@@ -28,7 +28,7 @@ export function idleHoldings(fleet: Fleet, matches: (gpu: Gpu) => boolean): Idle
 function holdingOf(gpus: Gpu[]): IdleHolding {
   const [first] = gpus as [Gpu, ...Gpu[]];
   return {
-    user: first.info.verdict.users?.[0] ?? "hidden user",
+    user: first.info.verdict.users?.[0] ?? "unknown user",
     node: first.node,
     gpus,
     idleSince: Math.min(...gpus.map(({ info }) => info.verdict.idle_since ?? info.verdict.since)),

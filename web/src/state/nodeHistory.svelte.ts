@@ -4,10 +4,11 @@ import { cached } from "../feed/cache";
 import { type Span, fetchSeries, fetchStrips } from "../feed/history";
 import type { Series, Strips } from "../feed/types";
 import { page } from "./page.svelte";
-import { type Range, parseRange, rangeSeconds, spanEndingAt, visibleSpan } from "./range";
+import { type Range, formatZoom, parseRange, parseZoom, rangeSeconds, spanEndingAt, visibleSpan } from "./range";
 import { Resource } from "./resource.svelte";
 import { route } from "./route.svelte";
 
+const HOUR = 3600;
 const POINTS = 720;
 const COLUMNS = 240;
 const LAST_HOUR_TTL_MS = 9000;
@@ -21,8 +22,6 @@ export interface NodeRecords {
 /** The selected range or zoom of the history of a node, and the records loaded for it. */
 export class NodeHistoryState {
   readonly records = new Resource<NodeRecords>();
-  /** The part that the user zoomed into. */
-  private zoomed = $state.raw<Span | null>(null);
   private before: Span | null = null;
 
   get range(): Range {
@@ -30,22 +29,26 @@ export class NodeHistoryState {
   }
 
   get isZoomed(): boolean {
-    return this.zoomed !== null;
+    return parseZoom(route.zoom) !== null;
+  }
+
+  /** Whether the address names neither range nor zoom. */
+  get isDefault(): boolean {
+    return route.range === "" && route.zoom === "";
   }
 
   setRange(range: Range): void {
-    this.zoomed = null;
     route.setRange(range);
   }
 
   /** Zoom into a part; `null` zooms out. */
   zoom(part: Span | null): void {
-    this.zoomed = part;
+    route.setZoom(part === null ? "" : formatZoom(part));
   }
 
-  /** Load the records of a node; for an effect, which runs again when the span changes. */
-  watch(nodeId: string): () => void {
-    const { start, end } = this.zoomed ?? this.currentSpan();
+  /** Load the records of a node, or those of the hour before a moment; for an effect, which runs again when the span changes. */
+  watch(nodeId: string, before: number | null = null): () => void {
+    const { start, end } = parseZoom(route.zoom) ?? (before === null ? this.currentSpan() : spanBefore(before));
     return this.records.load((signal) => loadRecords(nodeId, { start, end }, signal));
   }
 
@@ -54,6 +57,12 @@ export class NodeHistoryState {
     const stepSeconds = Math.min(60, seconds / 240);
     return (this.before = visibleSpan(route.at, Math.floor(page.clock / stepSeconds) * stepSeconds, seconds, this.before));
   }
+}
+
+/** The hour before a moment, and what came next. */
+function spanBefore(moment: number): Span {
+  const end = Math.min(page.clock, moment + 0.1 * HOUR);
+  return { start: Math.round(moment) - HOUR, end: Math.round(end / 60) * 60 };
 }
 
 /** The last hour of a node, at most some seconds old. */

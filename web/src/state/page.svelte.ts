@@ -1,5 +1,6 @@
 // The page's data: the live fleet or the fleet at a past moment, the connection, and the hub's clock.
 
+import { watchSession } from "../feed/client";
 import { type Connection, type FleetEvent, subscribe } from "../feed/stream";
 import { Fleet } from "./fleet";
 
@@ -12,6 +13,8 @@ export class Page {
   private past = $state.raw<Fleet | null>(null);
   /** Set while a past moment is shown or loading: live events are applied but not drawn. */
   private isPaused = false;
+  /** Since when the user has paused updates; `null` if they have not. */
+  frozenAt = $state<number | null>(null);
   /** Incremented when there is something new to draw: whatever is derived from the fleet reads it. */
   version = $state(0);
   /** The fleet's `roster`, for what depends on nothing else. */
@@ -54,14 +57,25 @@ export class Page {
         this.live.apply(kind, event);
         if (!this.isPaused) this.redrawTimer ||= window.setTimeout(() => this.redraw(), this.drawnAt + REDRAW_MS - performance.now());
       },
-      onConnection: (connection) => (this.connection = connection),
+      // A session that has ended does not come back without signing in, which loads the page again.
+      onConnection: (connection) => this.connection !== "unauthorized" && (this.connection = connection),
     });
     addEventListener("online", this.retryNow);
+    watchSession(() => (this.connection = "unauthorized"));
+  }
+
+  /** Stop drawing live events until called again: what moves is hard to read. */
+  toggleFreeze(): void {
+    if (this.frozenAt !== null) return this.showLive();
+    if (this.isPast) return;
+    this.pause();
+    this.frozenAt = this.clock;
   }
 
   /** Stop drawing live events, until `showPast` or `showLive`. */
   pause(): void {
     this.isPaused = true;
+    this.frozenAt = null;
     clearTimeout(this.redrawTimer);
     this.redrawTimer = 0;
   }
@@ -76,6 +90,7 @@ export class Page {
 
   showLive(): void {
     if (!this.isPaused) return;
+    this.frozenAt = null;
     this.isPaused = false;
     this.past = null;
     if (this.live.summary) this.redraw();

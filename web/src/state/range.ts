@@ -1,6 +1,7 @@
 // Time ranges: how long they are, and which span they show.
 
 import type { Span } from "../feed/history";
+import { formatMoment, parseMoment } from "./route";
 
 export const RANGES = ["1h", "6h", "24h", "7d", "30d"] as const;
 export type Range = (typeof RANGES)[number];
@@ -47,6 +48,17 @@ export function spanOfDays([first, last]: readonly [string, string], now: number
   after.setDate(after.getDate() + 1);
   const start = new Date(`${first}T00:00`).getTime() / 1000;
   return { start, end: Math.max(start + HOUR, Math.min(now, after.getTime() / 1000)) };
+}
+
+/** A zoomed span as text: "2026-11-15T03:00Z..2026-11-15T03:10Z". */
+export function formatZoom({ start, end }: Span): string {
+  return `${formatMoment(Math.floor(start))}..${formatMoment(Math.ceil(end))}`;
+}
+
+/** Parse a zoomed span; `null` if the text is none. */
+export function parseZoom(text: string): Span | null {
+  const [start, end] = text.split("..").map(parseMoment);
+  return start != null && end != null && start < end ? { start, end } : null;
 }
 
 export function spanEndingAt(end: number, seconds: number): Span {

@@ -1,7 +1,8 @@
 // The usage ribbon: GPUs in use over days, as SVG paths.
 
 import type { State } from "../feed/state";
-import type { Ribbon } from "../feed/types";
+import type { Span } from "../feed/history";
+import type { GrainRetention, Ribbon } from "../feed/types";
 
 /** The states in the ribbon, from the bottom up. */
 export const RIBBON_STATES = ["busy", "held", "ghost", "broken"] as const satisfies readonly State[];
@@ -16,6 +17,23 @@ export interface Box {
   readonly width: number;
   readonly height: number;
   readonly columns: number;
+}
+
+const MIN_HISTORY_SECONDS = 2 * 3600;
+const MAX_COLUMNS = 168;
+/** The finest column: a bar of less than a few samples would be a comb of slivers. */
+const MIN_COLUMN_SECONDS = 300;
+
+/** Whether the history is long enough for a ribbon to say something. */
+export function isWorthShowing(oldest: number | null, now: number): boolean {
+  return oldest !== null && now - oldest >= MIN_HISTORY_SECONDS;
+}
+
+/** The number of columns of a ribbon: never finer than the grain of what is stored that far back. */
+export function columnCount({ start, end }: Span, grains: readonly GrainRetention[], now: number): number {
+  const kept = grains.filter(({ keep_seconds: keep }) => now - start <= keep).map(({ grain_seconds: grain }) => grain);
+  const grain = Math.max(MIN_COLUMN_SECONDS, kept.length ? Math.min(...kept) : 0);
+  return Math.max(1, Math.min(MAX_COLUMNS, Math.floor((end - start) / grain)));
 }
 
 /** One layer per state, with a bar per moment. */

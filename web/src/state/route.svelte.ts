@@ -2,11 +2,25 @@
 
 import { type Address, type View, FLEET_VIEWS, PAST_VIEWS, formatHash, parseHash } from "./route";
 
+/** The state of the history entry that was added on entering the past. */
+const ENTERED_PAST = "past";
+
 class Route {
   private address = $state.raw<Address>(parseHash(location.hash));
+  /** Where to return to after signing in: the last address that was not the form's. */
+  private before = "#/";
 
   constructor() {
-    addEventListener("hashchange", () => (this.address = parseHash(location.hash)));
+    addEventListener("hashchange", () => this.read());
+  }
+
+  get returnAddress(): string {
+    return this.view === "signin" ? this.before : formatHash(this.address);
+  }
+
+  private read(): void {
+    if (this.view !== "signin") this.before = formatHash(this.address);
+    this.address = parseHash(location.hash);
   }
 
   get view(): View {
@@ -33,7 +47,7 @@ class Route {
 
   /** The address of a view, for a link. */
   to(view: View, argument = "", query = FLEET_VIEWS.includes(view) ? this.query : ""): string {
-    return formatHash({ view, argument, query, at: PAST_VIEWS.includes(view) ? this.address.at : null, range: "" });
+    return formatHash({ view, argument, query, at: PAST_VIEWS.includes(view) ? this.address.at : null, range: "", zoom: "" });
   }
 
   go(view: View, argument = ""): void {
@@ -44,19 +58,43 @@ class Route {
     this.replace({ query: text });
   }
 
-  /** Go to a past moment, or to now with `null`. */
+  get zoom(): string {
+    return this.address.zoom;
+  }
+
+  /** Go to a past moment, or to now with `null`. Entering the past adds a history entry, so that Back leaves it. */
   setMoment(at: number | null): void {
-    this.replace({ at: at === null ? null : Math.round(at) });
+    const moment = at === null ? null : Math.round(at);
+    if (this.at === null && moment !== null) this.push({ at: moment }, ENTERED_PAST);
+    else this.replace({ at: moment });
+  }
+
+  /** Leave the past: by going back to where it was entered, if that is the entry before. */
+  leavePast(): void {
+    const isEntry = history.state === ENTERED_PAST;
+    this.replace({ at: null });
+    if (isEntry) history.back();
   }
 
   setRange(range: string): void {
-    this.replace({ range });
+    this.replace({ range, zoom: "" });
   }
 
-  /** Change the address without a history entry: typing and stepping are nothing to go back through. */
+  /** Zoom the plots, or out with ""; Back zooms out, too. */
+  setZoom(zoom: string): void {
+    if (this.zoom === "" && zoom !== "") this.push({ zoom });
+    else this.replace({ zoom });
+  }
+
+  private push(part: Partial<Address>, state: string | null = null): void {
+    this.address = { ...this.address, ...part };
+    history.pushState(state, "", formatHash(this.address));
+  }
+
+  /** Change the address without a history entry: typing, dragging and stepping are nothing to go back through. */
   private replace(part: Partial<Address>): void {
     this.address = { ...this.address, ...part };
-    history.replaceState(null, "", formatHash(this.address));
+    history.replaceState(history.state, "", formatHash(this.address));
   }
 }
 

@@ -1,6 +1,6 @@
 // The current view in the hash of the address: "#/node/ID", "#/table?q=free+model:A100", "#/?at=2026-11-15T03:12Z".
 
-export const VIEWS = ["grid", "table", "heat", "people", "history", "node", "gpu", "person", "job", "setup", "signin"] as const;
+export const VIEWS = ["grid", "table", "heat", "people", "history", "trends", "node", "gpu", "person", "job", "setup", "signin"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Address {
@@ -13,6 +13,8 @@ export interface Address {
   readonly at: number | null;
   /** The time range: "24h"; empty for the default of the view. */
   readonly range: string;
+  /** The part of the range that the plots are zoomed into: "START..END" in UTC; empty if they are not. */
+  readonly zoom: string;
 }
 
 /** The views of the whole fleet; they share the filter. */
@@ -32,22 +34,24 @@ export function parseHash(hash: string): Address {
     query: parameters.get("q") ?? "",
     at: parseMoment(parameters.get("at")),
     range: parameters.get("range") ?? "",
+    zoom: parameters.get("zoom") ?? "",
   };
 }
 
 /** Format a hash. */
-export function formatHash({ view, argument, query, at, range }: Address): string {
+export function formatHash({ view, argument, query, at, range, zoom }: Address): string {
   const path = view === "grid" ? "" : argument ? `${view}/${encodeURIComponent(argument)}` : view;
-  const parameters = [query && `q=${escape(query)}`, at === null ? "" : `at=${formatMoment(at)}`, range && `range=${escape(range)}`].filter(Boolean);
+  const all = { q: query, at: at === null ? "" : formatMoment(at), range, zoom };
+  const parameters = Object.entries(all).flatMap(([name, value]) => (value ? [`${name}=${name === "at" ? value : escape(value)}`] : []));
   return `#/${path}${parameters.length ? `?${parameters.join("&")}` : ""}`;
 }
 
 /** A moment in UTC: "2026-11-15T03:12Z". */
-function formatMoment(at: number): string {
+export function formatMoment(at: number): string {
   return new Date(at * 1000).toISOString().replace(/(:00)?\.000Z$/, "Z");
 }
 
-function parseMoment(text: string | null): number | null {
+export function parseMoment(text: string | null): number | null {
   const milliseconds = Date.parse(text ?? "");
   return Number.isNaN(milliseconds) ? null : Math.round(milliseconds / 1000);
 }

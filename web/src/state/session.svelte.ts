@@ -2,6 +2,7 @@
 
 import { ApiError, get, send } from "../feed/client";
 import type { SessionInfo as Identity } from "../feed/types";
+import { route } from "./route.svelte";
 
 class Session {
   /** `null` until the hub has responded, and if it lets nobody in without signing in. */
@@ -11,6 +12,11 @@ class Session {
 
   get isAdmin(): boolean {
     return this.identity?.role === "admin";
+  }
+
+  /** Whether the signed-in user is among these. */
+  isMe(users: readonly string[] | null): boolean {
+    return this.identity !== null && this.identity.how !== "open" && (users?.includes(this.identity.name) ?? false);
   }
 
   /** Whether they signed in with a password; a proxy's user cannot sign out here. */
@@ -30,18 +36,18 @@ class Session {
 
   async signIn(name: string, password: string): Promise<void> {
     await send("POST", "session", { name, password });
-    reload();
+    reload(route.returnAddress);
   }
 
   async signOut(): Promise<void> {
     await send("DELETE", "session");
-    reload();
+    reload("#/");
   }
 }
 
 /** Reload the page, so that nothing shown to one user stays for the next. */
-function reload(): void {
-  history.replaceState(null, "", "#/");
+function reload(address: string): void {
+  history.replaceState(null, "", address);
   location.reload();
 }
 

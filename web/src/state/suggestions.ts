@@ -3,15 +3,15 @@
 import { STATES } from "../feed/state";
 import { shortModel } from "../text/format";
 import { METRIC_TERMS, NODE_MEANING, STATE_TERM_MEANING, labelMeaning, modelMeaning, userMeaning } from "../text/search";
-import { type Term, matchesAll } from "./filterMatch";
+import type { MatchCount, Term } from "./filterMatch";
 import { formatTerm } from "./filterText";
-import type { Gpu } from "./fleet";
+import type { Tally } from "./tally";
 
 export interface Suggestion {
   readonly word: string;
   readonly meaning: string;
-  /** How many GPUs match it and the rest of the filter. */
-  readonly count: number;
+  /** How many GPUs and MIG instances match it, of those that the rest of the filter matches. */
+  readonly count: MatchCount;
 }
 
 export interface Suggestions {
@@ -24,49 +24,63 @@ export interface Candidate {
   readonly word: string;
   readonly meaning: string;
   readonly term: Term;
+  /** The word in lower case and without quotes, and its value: what typed text is compared with. */
+  readonly plain: string;
+  readonly value: string;
 }
 
 const MAX_SUGGESTIONS = 7;
-// Counting matches is slow in a large fleet: only the best candidates are counted.
+// Counting a pattern is slow in a large fleet: only the best candidates are counted.
 const MAX_COUNTED = 10;
 const NARROW_COUNT = 4;
 
-/** Suggest completions of `typed`, counted within what the other `terms` match. */
-export function suggest(all: readonly Candidate[], gpus: readonly Gpu[], typed: string, terms: readonly Term[]): Suggestions {
-  const within = gpus.filter((gpu) => matchesAll(terms, gpu));
+/** Suggest completions of `typed`, counted within what the other terms match. */
+export function suggest(all: readonly Candidate[], within: Tally, typed: string): Suggestions {
   if (typed) {
     const prefix = plain(typed);
-    const candidates = typed.startsWith("-") ? all.map(excluding) : all;
-    const fitting = MATCHERS.flatMap((matches) => candidates.filter((each) => each.word !== typed && matches(each, prefix)));
-    const counted = [...new Set(fitting)].slice(0, MAX_COUNTED).map((each) => count(each, within)).filter((each) => each.count > 0);
+    const negated = prefix.startsWith("-");
+    const fitting = bestMatches(all, negated ? prefix.slice(1) : prefix).map((each) => (negated ? excluding(each) : each));
+    const counted = fitting.filter((each) => each.word !== typed).map((each) => count(each, within)).filter((each) => total(each) > 0);
     return { narrow: counted.slice(0, MAX_SUGGESTIONS), more: [] };
   }
   const counted = firstOfEach(all).map((each) => count(each, within));
-  const useful = counted.filter((each) => each.count > 0 && each.count < within.length);
+  const useful = counted.filter((each) => total(each) > 0 && each.count.gpus < within.total.gpus);
   return { narrow: useful.slice(0, NARROW_COUNT), more: useful.slice(NARROW_COUNT, MAX_SUGGESTIONS) };
-}
-
-function matching(gpus: readonly Gpu[], terms: readonly Term[]): number {
-  return gpus.reduce((sum, gpu) => sum + Number(matchesAll(terms, gpu)), 0);
 }
 
 /** How a term can match a prefix: by its start, by its value, or in its description; best first. */
 const MATCHERS: readonly ((candidate: Candidate, prefix: string) => boolean)[] = [
-  ({ word }, prefix) => plain(word).startsWith(prefix),
-  ({ word }, prefix) => plain(word).slice(word.search(/[:<>]/) + 1).startsWith(prefix),
+  ({ plain }, prefix) => plain.startsWith(prefix),
+  ({ value }, prefix) => value.startsWith(prefix),
   ({ meaning }, prefix) => prefix.length > 2 && meaning.includes(prefix),
 ];
+
+/** The first candidates that match a prefix, the best kind of match first. */
+function bestMatches(all: readonly Candidate[], prefix: string): Candidate[] {
+  const found = new Set<Candidate>();
+  for (const matches of MATCHERS) {
+    for (const each of all) {
+      if (found.size > MAX_COUNTED) return [...found];
+      if (matches(each, prefix)) found.add(each);
+    }
+  }
+  return [...found];
+}
 
 function plain(word: string): string {
   return word.toLowerCase().replaceAll('"', "");
 }
 
-function excluding({ word, meaning, term }: Candidate): Candidate {
-  return { word: `-${word}`, meaning: `not: ${meaning}`, term: { ...term, negated: true } };
+function excluding({ word, meaning, term, ...rest }: Candidate): Candidate {
+  return { ...rest, word: `-${word}`, meaning: `not: ${meaning}`, term: { ...term, negated: true } };
 }
 
-function count({ word, meaning, term }: Candidate, within: readonly Gpu[]): Suggestion {
-  return { word, meaning, count: matching(within, [term]) };
+function total({ count: { gpus, instances } }: Suggestion): number {
+  return gpus + instances;
+}
+
+function count({ word, meaning, term }: Candidate, within: Tally): Suggestion {
+  return { word, meaning, count: within.count(term) };
 }
 
 /** For an empty box: one term of each kind, the most useful first. */
@@ -76,23 +90,24 @@ function firstOfEach(all: readonly Candidate[]): Candidate[] {
 }
 
 /** All terms that match something in this fleet, the most common of each kind first. */
-export function knownTerms(gpus: readonly Gpu[]): Candidate[] {
-  const nodes = [...new Set(gpus.map((gpu) => gpu.node.info))];
-  const models = [...new Set(mostCommon(gpus.map((gpu) => gpu.info.name)).map(modelWord))];
-  const users = mostCommon(gpus.flatMap((gpu) => gpu.info.verdict.users ?? []));
-  const labels = mostCommon(nodes.flatMap((node) => Object.entries(node.labels).map(([name, value]) => `${name}=${value}`)));
+export function knownTerms(fleet: Tally): Candidate[] {
+  const models = [...new Set(fleet.names("model").map(modelWord))];
   return [
-    ...STATES.map((state) => ({ word: state, meaning: STATE_TERM_MEANING[state], term: like("state", state) })),
-    ...METRIC_TERMS.map(({ word, key, op, bound, meaning }) => ({ word, meaning, term: { key, op, values: [], bound, negated: false } })),
+    ...STATES.map((state) => candidateOf(state, STATE_TERM_MEANING[state], like("state", state))),
+    ...METRIC_TERMS.map(({ word, key, op, bound, meaning }) => candidateOf(word, meaning, { key, op, values: [], bound, negated: false })),
     ...models.map((model) => candidate("model", model, modelMeaning(models.filter((other) => other !== model)), `*${model}*`)),
-    ...users.map((user) => candidate("user", user, userMeaning(user))),
-    ...nodePatterns(nodes.map((node) => node.name)).map((pattern) => candidate("node", pattern, NODE_MEANING)),
-    ...labels.map((label) => candidate("label", label, labelMeaning(label.split("=")[0] ?? ""))),
+    ...fleet.names("user").map((user) => candidate("user", user, userMeaning(user))),
+    ...nodePatterns(fleet.names("node")).map((pattern) => candidate("node", pattern, NODE_MEANING)),
+    ...fleet.names("label").map((label) => candidate("label", label, labelMeaning(label.split("=")[0] ?? ""))),
   ];
 }
 
 function candidate(key: Term["key"], value: string, meaning: string, pattern = value): Candidate {
-  return { word: formatTerm(key, value), meaning, term: like(key, pattern.replaceAll('"', "*").toLowerCase()) };
+  return candidateOf(formatTerm(key, value), meaning, like(key, pattern.replaceAll('"', "*").toLowerCase()));
+}
+
+function candidateOf(word: string, meaning: string, term: Term): Candidate {
+  return { word, meaning, term, plain: plain(word), value: plain(word.slice(word.search(/[:<>]/) + 1)) };
 }
 
 function like(key: Term["key"], value: string): Term {
@@ -107,8 +122,7 @@ export function modelWord(name: string): string {
 }
 
 /** The names of the nodes, after the most common prefix: "gpu0*". */
-function nodePatterns(all: readonly string[]): string[] {
-  const names = [...new Set(all)];
+function nodePatterns(names: readonly string[]): string[] {
   const shared = mostCommon(names.map((name) => (/\d$/.test(name) ? `${name.slice(0, -1)}*` : null)));
   return [...shared.slice(0, 1), ...names];
 }

@@ -6,21 +6,24 @@ import type { Gpu } from "./fleet";
 
 export const STATES_BY_ATTENTION: readonly State[] = ["broken", "ghost", "held", "free", "leased", "busy", "unknown"];
 
-export type ColumnKey =
+export type SortKey =
   | "state" | "node" | "gpu" | "model" | "who" | "load" | "memory" | "temperature" | "power" | "since" | "why" | "driver" | "labels" | "uuid";
+
+/** The columns; not all of them can be sorted. */
+export type ColumnKey = SortKey | "process" | "trend";
 
 /** Column and direction. Numbers start descending, everything else ascending. */
 export interface TableSort {
-  readonly key: ColumnKey;
+  readonly key: SortKey;
   readonly descending: boolean;
 }
 
 export const DEFAULT_SORT: TableSort = { key: "state", descending: false };
-export const NUMERIC_COLUMNS: readonly ColumnKey[] = ["load", "memory", "temperature", "power", "since"];
+export const NUMERIC_COLUMNS: readonly SortKey[] = ["load", "memory", "temperature", "power", "since"];
 
 type Value = string | number | null;
 
-const VALUES: Record<ColumnKey, (gpu: Gpu) => Value> = {
+const VALUES: Record<SortKey, (gpu: Gpu) => Value> = {
   state: ({ info }) => STATES_BY_ATTENTION.indexOf(info.verdict.state),
   node: () => 0, // ties are broken by node and index anyway
   gpu: ({ info }) => info.index,
@@ -38,7 +41,7 @@ const VALUES: Record<ColumnKey, (gpu: Gpu) => Value> = {
 };
 
 /** The sort order after a click on a column title: reversed, or the default of the column. */
-export function toggleSort(sort: TableSort, key: ColumnKey): TableSort {
+export function toggleSort(sort: TableSort, key: SortKey): TableSort {
   return { key, descending: sort.key === key ? !sort.descending : NUMERIC_COLUMNS.includes(key) };
 }
 

@@ -1,5 +1,6 @@
 // Time travel: loads the fleet of the moment in the address, steps through time, plays.
 
+import { untrack } from "svelte";
 import { ApiError, get } from "../feed/client";
 import type { FleetEvent } from "../feed/stream";
 import { page } from "./page.svelte";
@@ -35,7 +36,7 @@ class TimeTravel {
   }
 
   goLive(): void {
-    route.setMoment(null);
+    route.leavePast();
   }
 
   togglePlay(): void {
@@ -54,7 +55,8 @@ class TimeTravel {
     clearTimeout(this.timer);
     this.isPlaying = false;
     this.error = null;
-    page.showLive();
+    // A pause lasts until it is ended: this file is loaded late, and runs once without a past to leave.
+    if (untrack(() => page.frozenAt) === null) page.showLive();
   }
 
   /** Load the moment. One request at a time: while the slider is dragged, only the latest moment is loaded next. */

@@ -30,6 +30,18 @@ export function totals(fleet: Fleet): Totals {
   return all;
 }
 
+/** How many GPUs have a user, and how many of them are held but idle. */
+export function countUsed(fleet: Fleet): { gpus: number; idle: number } {
+  const count = { gpus: 0, idle: 0 };
+  for (const { info } of fleet.nodes.values()) {
+    for (const { state } of info.gpus.map((gpu) => gpu.verdict)) {
+      if (state === "busy" || state === "held") count.gpus += 1;
+      if (state === "held") count.idle += 1;
+    }
+  }
+  return count;
+}
+
 /** The load step of a GPU, from 1 to 5. */
 export function loadStep(busy: number | null): number {
   return Math.max(1, Math.min(LOAD_STEPS, 1 + Math.floor((busy ?? 0) / 20)));

@@ -5,32 +5,28 @@ export interface ListItem {
   readonly height: number;
 }
 
-/** The items from `from` up to but excluding `to`, and the heights of what is left out above and below. */
-export interface VisibleItems {
-  readonly from: number;
-  readonly to: number;
-  readonly above: number;
-  readonly below: number;
+/** Where each item starts, and where the last one ends. */
+export function offsetsOf(items: readonly ListItem[]): Float64Array {
+  const offsets = new Float64Array(items.length + 1);
+  items.forEach(({ height }, at) => (offsets[at + 1] = (offsets[at] ?? 0) + height));
+  return offsets;
 }
 
-/** The items that overlap the range from `top` to `bottom`. */
-export function visibleItems(items: readonly ListItem[], top: number, bottom: number): VisibleItems {
-  let [from, to, above, offset] = [0, 0, 0, 0];
-  for (const { height } of items) {
-    if (offset + height <= top) {
-      from += 1;
-      above += height;
-    }
-    if (offset < bottom) to += 1;
-    offset += height;
+/** The items that overlap the range from `top` to `bottom`: from `from` up to but excluding `to`. */
+export function visibleItems(offsets: Float64Array, top: number, bottom: number): { from: number; to: number } {
+  const count = offsets.length - 1;
+  const to = Math.min(count, firstFrom(offsets, bottom));
+  return { from: Math.max(0, Math.min(to, firstFrom(offsets, top, true) - 1)), to };
+}
+
+/** The first offset that is at least `value`, or that is greater; by bisection. */
+function firstFrom(offsets: Float64Array, value: number, greater = false): number {
+  let [low, high] = [0, offsets.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const offset = offsets[middle] ?? 0;
+    if (greater ? offset > value : offset >= value) high = middle;
+    else low = middle + 1;
   }
-  from = Math.min(from, to);
-  return { from, to, above, below: offset - above - heightBetween(items, from, to) };
-}
-
-/** The height of the items from `from` up to but excluding `to`. */
-export function heightBetween(items: readonly ListItem[], from: number, to: number): number {
-  let sum = 0;
-  for (let at = from; at < to; at += 1) sum += items[at]?.height ?? 0;
-  return sum;
+  return low;
 }

@@ -1,9 +1,10 @@
 // Texts of a GPU's card: title, reason, facts, processes.
 
+import type { State } from "../feed/state";
 import type { JudgedGpu, Process } from "../feed/types";
 import type { Gpu } from "../state/fleet";
-import { UNKNOWN, duration, gibibytes } from "./format";
-import { holderName } from "./grid";
+import { UNKNOWN, duration, gibibytes, sentence } from "./format";
+import { clockTime } from "./time";
 
 export interface Fact {
   readonly name: string;
@@ -14,15 +15,28 @@ export interface Fact {
 }
 
 const MIB = 1024 * 1024;
-const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
-/** "held by mei", "busy: priya and 2 more", "free". */
+/** "Used by maria and 2 more", "Held by mei", "Free", "No owner". */
 export function cardTitle({ info }: Gpu): string {
-  const { state, users } = info.verdict;
-  if (!users?.length) return state === "ghost" ? "ghost, no owner" : state;
-  const more = users.length > 1 ? ` and ${users.length - 1} more` : "";
-  return `${state}${state === "busy" ? ":" : " by"} ${holderName(info.verdict)}${more}`;
+  return verdictTitle(info.verdict.state, info.verdict.users ?? []);
 }
+
+/** The verdict on a GPU as a title: who uses it, or its state. */
+export function verdictTitle(state: State, users: readonly string[]): string {
+  const verb = { busy: "Used", held: "Held", leased: "Leased" }[state as string];
+  if (verb === undefined || users.length === 0) return TITLES[state];
+  return `${verb} by ${users[0]}${users.length > 1 ? ` and ${users.length - 1} more` : ""}`;
+}
+
+const TITLES: Record<State, string> = {
+  free: "Free",
+  leased: "Leased",
+  busy: "Used by an unknown user",
+  held: "Held by an unknown user",
+  ghost: "Ghost: memory in use by no known process",
+  broken: "Broken",
+  unknown: "Unknown",
+};
 
 /** The reason for the state from the stream alone, until the node's details are loaded. */
 export function cardReason(gpu: Gpu, now: number): string {
@@ -32,19 +46,25 @@ export function cardReason(gpu: Gpu, now: number): string {
 
 function plainReason({ info, figures }: Gpu, now: number): string {
   const { state, reason, was, idle_since, since } = info.verdict;
-  if (reason !== null) return reason;
+  if (reason !== null) return sentence(reason);
   if (state === "held") {
-    const memory = `${gibibytes(figures[1])} of ${gibibytes(info.memory_total_mebibytes)} GiB`;
-    return `holds ${memory}, idle for ${duration(now - (idle_since ?? since))}`;
+    const memory = `${gibibytes(figures[1])} of ${gibibytes(info.memory_total_mebibytes)} GiB allocated`;
+    return `Idle for ${duration(now - (idle_since ?? since))}, ${memory}`;
   }
-  if (was !== null) return `was ${was}`;
-  return figures[0] === null ? "" : `load ${figures[0]} %`;
+  if (was !== null) return `Was ${was}`;
+  return figures[0] === null ? "" : busyText(`${figures[0]} %`, now - since);
 }
 
-/** "since 17:39, 2 h 41". */
-export function sinceText(moment: number, now: number): string {
-  const age = now - moment;
-  return age < 86_400 ? `since ${CLOCK.format(moment * 1000)}, ${duration(age)}` : `for ${duration(age)}`;
+/** The hub's reason under a title that has the users already: "99 % busy for 2 d". */
+export function verdictReason({ state, reason, since }: JudgedGpu["verdict"], now: number): string {
+  const [who, rest] = reason.split(/, (.*)/s);
+  if (who === undefined || rest === undefined || (state !== "busy" && state !== "held") || reason.startsWith("in use")) return sentence(reason);
+  const load = /^\d+ %$/.test(rest);
+  return sentence(load ? busyText(rest, now - since) : rest);
+}
+
+function busyText(load: string, seconds: number): string {
+  return `${load} busy for ${duration(seconds)}`;
 }
 
 /** The facts: those of the stream at once, the others when the node's details are loaded. */
@@ -96,7 +116,7 @@ export function processMemory({ gpu_memory_bytes }: Process): string {
 
 export function startText({ started_at }: Process, now: number): string {
   if (started_at === null) return UNKNOWN;
-  return now - started_at < 86_400 ? CLOCK.format(started_at * 1000) : duration(now - started_at);
+  return now - started_at < 86_400 ? clockTime(started_at) : duration(now - started_at);
 }
 
 export function formatReading(value: number | null, unit: string): string {

@@ -2,8 +2,9 @@
 
 import type { CollectorRun, JudgedGpu, JudgedInstance, NodeView, Process } from "../feed/types";
 import type { ProcessRow } from "../state/processes";
-import { type Fact, formatReading, sinceText } from "./card";
+import { type Fact, formatReading } from "./card";
 import { UNKNOWN, duration, gibibytes, plural, shortModel, watts } from "./format";
+import { sinceText } from "./time";
 
 const MIB = 1024 * 1024;
 

@@ -23,20 +23,35 @@ export function gibibytes(mebibytes: number | null): string {
   return gib >= 10 ? gib.toFixed(0) : String(Number(gib.toFixed(1)));
 }
 
-/** A duration in one or two units: "4 s", "38 m", "9 h 12", "3 d". */
+/** A duration in one or two units: "4 s", "38 min", "9 h 12", "1 h", "3 d". */
 export function duration(seconds: number): string {
+  return formatDuration(seconds, "min");
+}
+
+/** `duration` for a narrow place: "38 m". */
+export function shortDuration(seconds: number): string {
+  return formatDuration(seconds, "m");
+}
+
+function formatDuration(seconds: number, minute: string): string {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;
   const minutes = Math.floor(whole / 60);
-  if (minutes < 60) return `${minutes} m`;
+  if (minutes < 60) return `${minutes} ${minute}`;
   const hours = Math.floor(minutes / 60);
-  if (hours < 10) return `${hours} h ${String(minutes % 60).padStart(2, "0")}`;
+  const rest = minutes % 60;
+  if (hours < 10) return rest === 0 ? `${hours} h` : `${hours} h ${String(rest).padStart(2, "0")}`;
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} d`;
+}
+
+/** A count with its thousands grouped: "12,480". */
+export function grouped(count: number): string {
+  return count.toLocaleString("en");
 }
 
 /** "1 node", "9 nodes". */
 export function plural(count: number, one: string, many = `${one}s`): string {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+  return `${grouped(count)} ${count === 1 ? one : many}`;
 }
 
 /** A message of the hub as a sentence: with a capital and a full stop. */
@@ -49,12 +64,8 @@ export function shortModel(name: string | null): string {
   return name === null ? "unknown model" : name.replace(/^(NVIDIA|AMD|Intel)(\(R\))? /, "").replace(/^(GeForce|Radeon|Tesla|Quadro) /, "");
 }
 
-/** Two letters that stand for a user in a narrow cell. */
-export function initials(user: string): string {
-  const letters = user.replace(/^svc[-_]/, "").replace(/[^\p{L}\p{N}]/gu, "");
-  return (letters.charAt(0).toUpperCase() + letters.charAt(1)) || "?";
-}
-
+/** Power: "850 W", "16.1 kW", "1.25 MW". */
 export function watts(total: number): string {
-  return total >= 10_000 ? `${(total / 1000).toFixed(1)} kW` : `${Math.round(total).toLocaleString("en")} W`;
+  if (total >= 999_950) return `${(total / 1e6).toFixed(2)} MW`;
+  return total >= 10_000 ? `${(total / 1000).toFixed(1)} kW` : `${grouped(Math.round(total))} W`;
 }

@@ -16,7 +16,7 @@ export function gpuFacts(gpu: JudgedGpu): Fact[] {
   return [
     fact("Memory", "memory_used_bytes", memory(gpu.memory_used_bytes), gpu.memory_total_bytes === null ? "GiB" : `/ ${memory(gpu.memory_total_bytes)} GiB`, gpu.memory_shared ? "shared with the host" : undefined),
     fact("Utilisation", "busy_percent", number(gpu.busy_percent, " %"), null, "share of time with a kernel running"),
-    fact("Memory activity", "memory_busy_percent", number(gpu.memory_busy_percent, " %"), null, "share of time with memory being read or written"),
+    fact("Memory bandwidth", "memory_busy_percent", number(gpu.memory_busy_percent, " %"), null, "share of time with memory being read or written; not bytes per second"),
     fact("Power", "power_watts", number(gpu.power_watts, ""), limit(gpu.power_limit_watts, "W")),
     fact("Temperature", "temperature_celsius", number(gpu.temperature_celsius, " °C")),
     fact("Fan", "fan_percent", number(gpu.fan_percent, " %"), null, "percent of maximum speed; most server GPUs have no fan of their own"),

@@ -2,13 +2,15 @@
 
 import type { State } from "../feed/state";
 import type { VerdictPayload } from "../feed/types";
-import type { Grouping, Sort } from "../state/arrange";
+import type { Group, Grouping, Sort } from "../state/arrange";
 import type { Gpu, Instance, Node } from "../state/fleet";
+import type { MatchCount } from "../state/filterMatch";
 import type { FreeNode } from "../state/freeGpus";
 import type { IdleHolding } from "../state/idleHoldings";
 import type { Density } from "../state/layout.svelte";
 import { loadStep } from "../state/totals";
-import { UNKNOWN, duration, gibibytes, initials, shortModel } from "./format";
+import { UNKNOWN, duration, gibibytes, plural, shortDuration, shortModel } from "./format";
+import { matchCount } from "./search";
 
 export const SORT_LABELS: Record<Sort, string> = {
   name: "name",
@@ -16,7 +18,7 @@ export const SORT_LABELS: Record<Sort, string> = {
   load: "load",
   attention: "needs attention",
 };
-export const DENSITY_LABELS: Record<Density, string> = { comfortable: "Comfortable", compact: "Compact" };
+export const DENSITY_LABELS: Record<Density, string> = { comfortable: "Grid", compact: "Compact" };
 export const HEATMAP_LABEL = "Heat map";
 export const LIST_LABEL = "List";
 export const STATE_LEGEND: Record<State, string> = {
@@ -43,8 +45,6 @@ export const HEATMAP_LEGEND: readonly [State, string][] = [
 export interface CellText {
   /** The first user, or else the state. */
   readonly who: string;
-  /** `who` for a compact cell. */
-  readonly short: string;
   /** The other users. */
   readonly more: readonly string[];
   readonly below: string;
@@ -63,7 +63,6 @@ export function gridCellText({ info, figures }: Gpu, now: number): CellText {
   const showsLoad = (state === "busy" || state === "ghost") && busy !== null;
   return {
     who,
-    short: users[0] === undefined ? (state === "ghost" ? "?" : who) : initials(users[0]),
     more: users.slice(1),
     below: textBelow(verdict, used, total, now),
     figure: showsSize ? gibibytes(total) : showsLoad ? String(busy) : "",
@@ -76,15 +75,15 @@ export function holderName({ state, users }: VerdictPayload): string {
   if (users?.[0] !== undefined) return users[0];
   if (state === "ghost") return "no owner";
   if (state === "unknown") return UNKNOWN;
-  return state === "busy" || state === "held" ? "hidden user" : state;
+  return state === "busy" || state === "held" ? "unknown user" : state;
 }
 
 function textBelow(verdict: VerdictPayload, used: number | null, total: number | null, now: number): string {
   switch (verdict.state) {
     case "free":
-      return `for ${duration(now - verdict.since)}`;
+      return `for ${shortDuration(now - verdict.since)}`;
     case "held":
-      return `idle ${duration(now - (verdict.idle_since ?? verdict.since))}`;
+      return `idle ${shortDuration(now - (verdict.idle_since ?? verdict.since))}`;
     case "unknown":
       return verdict.was === null ? (verdict.reason ?? "no data") : `was ${verdict.was}`;
     case "leased":
@@ -110,15 +109,19 @@ export function cellAriaLabel({ node, info, figures, instances }: Gpu, text: Cel
   const where = `${node.info.name} GPU ${info.index}, ${info.verdict.state}`;
   const who = info.verdict.users?.length ? `, ${info.verdict.users.join(", ")}` : "";
   const busy = figures[0] === null ? "" : `, load ${figures[0]} percent`;
-  const slices = instances.length ? `, ${instances.length} instances` : "";
+  const slices = instances.map((instance) => `; ${sliceLabel(instance)}`).join("");
   return `${where}${who}, ${text.below}${busy}${slices}`;
 }
 
-/** The user of a MIG instance; one letter if the slice is narrow. */
-export function sliceText({ info }: Instance, isWide: boolean): string {
-  const { users, state } = info.verdict;
-  if (isWide) return holderName(info.verdict);
-  return users?.[0] === undefined ? (state === "busy" ? "?" : "") : initials(users[0]).charAt(0);
+/** A MIG instance by its profile, state and users: "MIG 1g.10gb, busy, chen". */
+export function sliceLabel({ info }: Instance): string {
+  const { state, users } = info.verdict;
+  return [`MIG ${info.profile ?? "instance"}`, state, ...(users ?? [])].join(", ");
+}
+
+/** The profile for a narrow place, its compute slices: "1g". */
+export function shortProfile({ info }: Instance): string {
+  return info.profile?.split(".")[0] ?? "MIG";
 }
 
 /** The model for a narrow place: "A100 40G". */
@@ -126,7 +129,7 @@ export function narrowModel(name: string | null): string {
   return shortModel(name).replace(/[- ](SXM\d?|HBM\w*|PCIe|NVL)\b/gi, "").replace(/[- ](\d+) ?GB\b/gi, " $1G");
 }
 
-export function modelNames({ info }: Node, format = shortModel): string {
+export function modelNames({ info }: Pick<Node, "info">, format = shortModel): string {
   return [...new Set(info.gpus.map((gpu) => format(gpu.name)))].join(", ") || "no GPU";
 }
 
@@ -147,6 +150,16 @@ export function sourceText({ info, figures }: Node, now: number): string {
   return figures.reportedAt === null ? "never reported" : `${via}${duration(now - figures.reportedAt)} ago`;
 }
 
+/** What of a group matches: "112 GPUs match". */
+export function matchText({ gpus, instances }: MatchCount): string {
+  return `${matchCount({ gpus, instances })} ${gpus + instances === 1 ? "matches" : "match"}`;
+}
+
+/** "1,968 nodes hidden". */
+export function hiddenText(nodes: number): string {
+  return `${plural(nodes, "node")} hidden`;
+}
+
 export function groupingLabel(grouping: Grouping): string {
   return grouping.startsWith("label:") ? grouping.slice("label:".length) : grouping;
 }
@@ -158,9 +171,19 @@ export function groupHeading(name: string | null, grouping: Grouping): string {
   return name === null ? `no ${groupingLabel(grouping)}` : `${groupingLabel(grouping)} ${name}`;
 }
 
+/** How many nodes a group has, and how many are shown: "8 nodes", "14 of 26 nodes". */
+export function groupSize({ numbers, nodes = numbers.length }: Group): string {
+  return nodes === numbers.length ? plural(nodes, "node") : `${numbers.length} of ${plural(nodes, "node")}`;
+}
+
 /** `groupHeading` for a narrow place. */
 export function shortGroupHeading(name: string | null, grouping: Grouping): string {
   return name !== null && grouping.startsWith("label:") ? name : groupHeading(name, grouping);
+}
+
+/** "12 GPUs on 3 nodes", of the group of a user; of those without one, how many are free. */
+export function ownedText({ gpus, free }: { gpus: number; free: number }, { name, numbers }: Group): string {
+  return name === null ? `${free} of ${plural(gpus, "GPU")} free` : `${plural(gpus, "GPU")} on ${plural(numbers.length, "node")}`;
 }
 
 /** The users of these GPUs, at most three by name. */
@@ -179,11 +202,16 @@ export function freeText({ gpus, mebibytes, since }: FreeNode, now: number): str
   return `${shortModel(gpus[0]?.info.name ?? null)} · ${gibibytes(mebibytes)} GiB · free ${duration(now - since)}`;
 }
 
+/** Of the free MIG instances of a GPU. */
+export function freePartsText({ info }: Gpu, since: number, now: number): string {
+  return `${shortModel(info.name)} · free ${duration(now - since)}`;
+}
+
 export function idleText({ idleSince, mebibytes }: IdleHolding, now: number): string {
   return `idle for ${duration(now - idleSince)} · holds ${gibibytes(mebibytes)} GiB`;
 }
 
 /** A message to send to the user of idle GPUs. */
 export function askMessage({ user, node, gpus, idleSince }: IdleHolding, now: number): string {
-  return `${user}, do you still need ${gpuList(gpus)} on ${node.info.name}? Idle for ${duration(now - idleSince)}.`;
+  return `${user}, do you still need ${gpuList(gpus)} on ${node.info.name}? It has been idle for ${duration(now - idleSince)}.`;
 }

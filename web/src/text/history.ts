@@ -1,4 +1,4 @@
-// Texts of history: times, spans, who used a GPU, totals.
+// Texts of history: who used a GPU, totals.
 
 import type { ApiError } from "../feed/client";
 import type { GpuOfNode, RibbonPoint, Summary } from "../feed/types";
@@ -7,11 +7,8 @@ import { DAY_SECONDS } from "../state/ticks";
 import { type Holding, type Segment, IN_PARTS } from "../state/timeline";
 import { UNKNOWN, duration, plural } from "./format";
 import { HIDDEN_NAME } from "./people";
+import { momentText, spanText } from "./time";
 
-const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric" });
-const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
-const LONG_DATE = new Intl.DateTimeFormat("en-GB", { weekday: "long", day: "numeric", month: "long", year: "numeric" });
 /** What the hub sends as the user of a process whose owner it cannot see. */
 const HIDDEN = "(unseen)";
 
@@ -31,59 +28,9 @@ export function noHistoryText({ status, code, message }: ApiError): string {
   return code === "unknown_node" || status === 400 ? "no history yet" : message;
 }
 
-/** "03:12". */
-export function clockTime(seconds: number): string {
-  return CLOCK.format(seconds * 1000);
-}
-
-/** "03:12 yesterday", "14:00 today", "09:30 on Mon 9". */
-export function momentText(at: number, now: number): string {
-  const days = daysBetween(at, now);
-  return `${clockTime(at)} ${days === 0 ? "today" : days === 1 ? "yesterday" : `on ${days < 7 ? DAY.format(at * 1000) : DATE.format(at * 1000)}`}`;
-}
-
-/** "03:12"; "Sat 14 03:12" if more than a day is shown. */
-export function timestampText(at: number, rangeSeconds: number): string {
-  return rangeSeconds > DAY_SECONDS ? `${DAY.format(at * 1000)} ${clockTime(at)}` : clockTime(at);
-}
-
-/** "Sat 14 03:12"; "14 Oct 03:12" if it is more than a week ago. */
-export function startTime(at: number, now: number): string {
-  return `${(daysBetween(at, now) < 7 ? DAY : DATE).format(at * 1000)} ${clockTime(at)}`;
-}
-
-/** "1 Nov to 8 Nov", from ISO dates. */
-export function daysText([first, last]: readonly [string, string]): string {
-  const format = (day: string): string => DATE.format(new Date(`${day}T00:00`));
-  return first === last ? format(first) : `${format(first)} to ${format(last)}`;
-}
-
-/** "2026-11-15" in the browser's time zone. */
-export function isoDay(seconds: number): string {
-  const date = new Date(seconds * 1000);
-  return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
-}
-
-/** "Saturday 14 November 2026, 17 h ago." */
-export function dateText(at: number, now: number): string {
-  return `${LONG_DATE.format(at * 1000)}, ${duration(now - at)} ago.`;
-}
-
 /** "13 of 14 nodes reporting." */
 export function coverageText({ nodes, nodes_reporting: reporting }: Pick<Summary, "nodes" | "nodes_reporting">): string {
   return `${reporting} of ${plural(nodes, "node")} reporting.`;
-}
-
-function daysBetween(at: number, now: number): number {
-  const midnight = (seconds: number): number => new Date(seconds * 1000).setHours(0, 0, 0, 0);
-  return Math.round((midnight(now) - midnight(at)) / (1000 * DAY_SECONDS));
-}
-
-/** The label of a tick on a time axis. */
-export function tickLabel(at: number, days: boolean, rangeSeconds: number): string {
-  if (days) return (rangeSeconds > 14 * DAY_SECONDS ? DATE : DAY).format(at * 1000);
-  const isMidnight = new Date(at * 1000).getHours() === 0 && new Date(at * 1000).getMinutes() === 0;
-  return isMidnight && rangeSeconds > DAY_SECONDS / 2 ? DAY.format(at * 1000) : clockTime(at);
 }
 
 /** The label of a block: "priya", "ivan idle", "no owner"; empty if the GPU was free. */
@@ -95,7 +42,7 @@ export function blockLabel({ state, user, others }: Holding): string {
     case "free":
       return "";
     case "busy":
-      return who || "hidden user";
+      return who || HIDDEN_NAME;
     case "held":
       return who ? `${who} idle` : "idle";
     case "leased":
@@ -115,15 +62,8 @@ export function blockAriaLabel(segment: Segment, gpus: string): string {
   return `${gpus}: ${who}${state ?? SILENT}${busy}, ${spanText(segment.start, segment.end)}`;
 }
 
-/** "22:20 to 12:50"; with dates if it is longer than a day. */
-export function spanText(start: number, end: number): string {
-  const day = end - start > DAY_SECONDS || daysBetween(start, end) > 1;
-  const format = (at: number): string => (day ? `${DAY.format(at * 1000)} ${clockTime(at)}` : clockTime(at));
-  return `${format(start)} to ${format(end)}`;
-}
-
 export function userName(user: string): string {
-  return user === HIDDEN ? HIDDEN_NAME : user === IN_PARTS ? "instances" : user;
+  return user === HIDDEN ? HIDDEN_NAME : user === IN_PARTS ? "MIG" : user;
 }
 
 /** "0" for a GPU, "0:1" for its second instance. */
@@ -137,6 +77,13 @@ export function ribbonAriaLabel(at: number, now: number, moment: RibbonPoint | n
   if (moment === null) return momentText(at, now);
   const all = Object.values(moment.gpus).reduce((sum, count) => sum + count, 0);
   return `${momentText(at, now)}, ${Math.round(moment.gpus.busy ?? 0)} of ${plural(Math.round(all), "GPU")} busy`;
+}
+
+export const FOLDED_RIBBON_TITLE = "GPUs by state over time; click for the slider that shows a past moment";
+
+/** A span of time beside the ribbon: "7 days", "5 h". */
+export function lengthText(seconds: number): string {
+  return seconds < 2 * DAY_SECONDS ? `${Math.max(1, Math.round(seconds / 3600))} h` : `${Math.round(seconds / DAY_SECONDS)} days`;
 }
 
 /** GPU-hours: "2,425", "0.4", "<0.1". */

@@ -1,13 +1,18 @@
 // Texts about a job and about the person who ran it.
 
 import type { Job, Person, Sums } from "../feed/types";
+import type { JobSort } from "../state/jobGroups";
 import { busyShare } from "../state/usage";
 import type { Fact } from "./card";
 import { UNKNOWN, duration, plural } from "./format";
-import { formatEnergy, formatHours, formatHoursUnit, formatShare, startTime } from "./history";
+import { formatEnergy, formatHours, formatHoursUnit, formatShare } from "./history";
 import { useText } from "./people";
+import { dateTime } from "./time";
 
+/** A smaller part of the time is not shown: it is noise. */
+const MIN_SHARE = 0.005;
 const GIB = 1024 ** 3;
+export const JOB_SORTS: Record<JobSort, string> = { newest: "Newest", hours: "Most GPU time", idle: "Most idle", busy: "Least busy" };
 const MEANING = {
   hours: "hours times GPUs; users who share a GPU get equal parts",
   busy: "share of the measured time with a kernel running",
@@ -25,15 +30,15 @@ export function nodesText(places: readonly string[]): string {
   return others.length ? `${first} and ${plural(others.length, "other node")}` : first;
 }
 
-/** "92 % used". */
+/** "92 % busy". */
 export function usedText(sums: Sums): string {
   const share = busyShare(sums);
-  return share === null ? UNKNOWN : `${Math.round(100 * share)} % used`;
+  return share === null ? UNKNOWN : `${Math.round(100 * share)} % busy`;
 }
 
-/** "Sat 14 14:05, 3 h 12", "Sat 14 14:05, running for 17 h". */
+/** "2026-11-14 14:05, 3 h 12", "2026-11-14 14:05, running for 17 h". */
 export function jobTimes(start: number, end: number | null, now: number): string {
-  return `${startTime(start, now)}, ${end === null ? "running for " : ""}${duration((end ?? now) - start)}`;
+  return `${dateTime(start)}, ${end === null ? "running for " : ""}${duration((end ?? now) - start)}`;
 }
 
 export function personFacts(sums: Sums, jobs: readonly Job[], person: Person | null): Fact[] {
@@ -48,7 +53,7 @@ export function jobFacts(job: Job, now: number): Fact[] {
   const peaks = job.parts.map(({ occupancy }) => occupancy.peak_memory_bytes).filter((peak) => peak !== null);
   return [
     { name: "GPUs", value: String(job.gpus), rest: `on ${plural(new Set(job.parts.map(({ gpu }) => gpu.node_id)).size, "node")}` },
-    { name: "Started", value: startTime(job.start, now) },
+    { name: "Started", value: dateTime(job.start) },
     { name: job.end === null ? "Running for" : "Duration", value: duration((job.end ?? now) - job.start) },
     ...sumFacts(job.sums),
     { name: "Peak memory", value: peaks.length ? formatGpuMemory(Math.max(...peaks)) : UNKNOWN, rest: "per GPU" },
@@ -77,10 +82,10 @@ export function usageParts(sums: Sums): UsagePart[] {
   const text = (seconds: number, name: string): string => `${formatHoursUnit(seconds)} ${name}, ${formatShare(seconds, sums.gpu_seconds)}`;
   const parts: UsagePart[] = [
     { kind: "busy", seconds: sums.busy_seconds, text: text(sums.busy_seconds, "busy") },
-    { kind: "unused", seconds: unused, text: text(unused, "unused") },
+    { kind: "unused", seconds: unused, text: text(unused, "allocated, low activity") },
     { kind: "idle", seconds: idle, text: text(idle, "idle") },
   ];
-  return parts.filter(({ seconds }) => seconds > 0);
+  return parts.filter(({ seconds }) => seconds > MIN_SHARE * sums.gpu_seconds);
 }
 
 export function formatGpuMemory(bytes: number | null): string {

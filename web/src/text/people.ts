@@ -3,19 +3,25 @@
 import type { Person } from "../feed/types";
 import { UNKNOWN, duration, plural } from "./format";
 
-export const HIDDEN_NAME = "hidden";
+export const HIDDEN_NAME = "Unknown user";
 export const HIDDEN_MEANING = "GPUs used by processes whose owner the hub cannot see";
 
-/** "98 % used", or how many GPUs are idle and for how long: "2 idle 2 h 41". */
+/** "98 % busy", or how many GPUs are idle and for how long: "2 idle for 2 h 41". */
 export function useText({ idle_gpus: idle, idle_seconds: seconds, busy_percent: busy }: Person): string {
-  if (idle > 0) return `${idle} idle${seconds === null ? "" : ` ${duration(seconds)}`}`;
-  return busy === null ? UNKNOWN : `${Math.round(busy)} % used`;
+  if (idle > 0) return `${idle} idle${seconds === null ? "" : ` for ${duration(seconds)}`}`;
+  return busy === null ? UNKNOWN : `${Math.round(busy)} % busy`;
 }
 
-/** How many GPUs people use in total, and how many of those are idle. */
-export function peopleSummary(people: readonly Person[], isPast: boolean): { total: string; idle: string } {
-  const gpus = people.reduce((sum, person) => sum + person.gpus, 0);
-  const idle = people.reduce((sum, person) => sum + person.idle_gpus, 0);
+/** "+25 %": the last week against the one before. */
+export function changeText(change: number | null): string {
+  if (change === null) return "";
+  const percent = Math.round(100 * change);
+  if (percent > 999) return "> 10 ×";
+  return percent === 0 ? "±0 %" : `${percent > 0 ? "+" : "−"}${Math.abs(percent)} %`;
+}
+
+/** How many GPUs people use in total, and how many of those are idle: as in the summary strip, a shared GPU is counted once. */
+export function peopleSummary(people: readonly Person[], { gpus, idle }: { gpus: number; idle: number }, isPast: boolean): { total: string; idle: string } {
   const names = people.filter((person) => person.seen).length;
   const verb = isPast ? "had" : names === 1 ? "has" : "have";
   return {

@@ -3,11 +3,10 @@
 import type { Reading } from "../feed/state";
 import type { GpuPlot, NodePlot, PlotData } from "../state/plots";
 import { extent } from "../state/series";
-import { UNKNOWN } from "./format";
+import { UNKNOWN, grouped } from "./format";
+import { clockTime, monthDay } from "./time";
 
 const DAY_SECONDS = 86_400;
-const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
-const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
 const GPU_PLOTS: Record<GpuPlot, [title: string, unit: string]> = {
   busy: ["Utilisation", "%"],
@@ -32,11 +31,11 @@ export interface LabelledPlot {
 }
 
 /** The plots of the GPU with this index. */
-export function gpuPlotLabels(plots: Record<GpuPlot, PlotData>, index: number): LabelledPlot[] {
+export function gpuPlotLabels(plots: Record<GpuPlot, PlotData>, index: number, isMig: boolean): LabelledPlot[] {
   return Object.entries(GPU_PLOTS).map(([kind, [title, unit]], at) => {
     const plot = plots[kind as GpuPlot];
     const hasData = extent(plot.figures) !== null;
-    return { title, unit, note: at === 0 || !hasData ? lineKey(index, hasSiblings(plot), hasData) : "", plot };
+    return { title, unit, note: at === 0 || !hasData ? lineKey(index, hasSiblings(plot), hasData, isMig) : "", plot };
   });
 }
 
@@ -45,24 +44,25 @@ export function nodePlotLabels(plots: Record<NodePlot, PlotData>): LabelledPlot[
 }
 
 /** Which line is which. */
-function lineKey(index: number, withSiblings: boolean, hasData: boolean): string {
+function lineKey(index: number, withSiblings: boolean, hasData: boolean, isMig: boolean): string {
   if (!withSiblings) return hasData ? "" : NO_DATA;
-  return hasData ? `GPU ${index}, the other GPUs faint` : `no data for GPU ${index}, the other GPUs faint`;
+  if (hasData) return `GPU ${index}; other GPUs in grey`;
+  return isMig ? "Not reported under MIG; other GPUs in grey" : `Not reported for GPU ${index}; other GPUs in grey`;
 }
 
 function hasSiblings({ lines }: PlotData): boolean {
   return lines.lines.some(({ isMain, values }) => !isMain && values.some((value) => value != null));
 }
 
-/** "18:04"; "12 Mar" if the plot shows days. */
+/** "18:04"; "03-12" if the plot shows days. */
 export function axisTime(seconds: number, rangeSeconds: number): string {
-  return (rangeSeconds > 2 * DAY_SECONDS ? DAY : CLOCK).format(seconds * 1000);
+  return rangeSeconds > 2 * DAY_SECONDS ? monthDay(seconds) : clockTime(seconds);
 }
 
 /** "95 %". */
 export function readingText(value: Reading | undefined, unit: string): string {
   if (value == null) return UNKNOWN;
-  return `${Math.abs(value) < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${unit}`;
+  return `${Math.abs(value) < 10 ? Number(value.toFixed(1)) : grouped(Math.round(value))} ${unit}`;
 }
 
 /** The plot in one sentence. */

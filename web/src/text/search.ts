@@ -2,6 +2,7 @@
 
 import type { State } from "../feed/state";
 import type { Term } from "../feed/types";
+import type { MatchCount } from "../state/filterMatch";
 import { plural } from "./format";
 
 export const PLACEHOLDER = "Search GPUs, nodes, users";
@@ -46,6 +47,9 @@ export function labelMeaning(name: string): string {
 
 export const NODE_MEANING = "nodes by name, * matches anything";
 
-export function matchCount(count: number): string {
-  return plural(count, "GPU");
+/** "11 GPUs, 3 MIG instances". */
+export function matchCount({ gpus, instances }: MatchCount): string {
+  if (instances === 0) return plural(gpus, "GPU");
+  const parts = plural(instances, "MIG instance");
+  return gpus === 0 ? parts : `${plural(gpus, "GPU")}, ${parts}`;
 }

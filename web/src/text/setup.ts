@@ -1,13 +1,21 @@
 // Texts of the setup page.
 
 import type { Token } from "../feed/types";
+import type { Node } from "../state/fleet";
 import { duration } from "./format";
+import { modelNames } from "./grid";
 
 /** The roles a token can be created for, and what they allow. */
 export const ROLES = {
   viewer: "can view everything",
   admin: "can also rename and remove nodes, and create tokens",
   join: "can only add nodes",
+} as const;
+
+/** The roles of an account. */
+export const USER_ROLES = {
+  viewer: "can view everything",
+  admin: "can also add and remove machines, accounts and tokens",
 } as const;
 
 const ROLE_NAMES: Record<string, string> = { viewer: "viewer", admin: "admin", join: "join", node: "node" };
@@ -22,4 +30,24 @@ export function tokenUse({ used_at, expires_at, uses_left, created_at }: Token, 
   if (expires_at !== null) parts.push(`expires in ${duration(expires_at - now)}`);
   if (uses_left !== null) parts.push(`${uses_left} uses left`);
   return parts.join(" · ");
+}
+
+export const INSTALL_COMMAND = "pip install fleet-smi";
+
+/** The command that runs the agent of a join command as a service. */
+export function serviceCommand(joinCommand: string): string {
+  return joinCommand.replace("| fleet-smi agent ", "| sudo fleet-smi service install agent ");
+}
+
+/** "gpu07 joined, 8 × H100 80GB HBM3". */
+export function joinedText({ info }: Node): string {
+  return info.gpus.length ? `${info.name} joined, ${info.gpus.length} × ${modelNames({ info })}` : `${info.name} joined, no GPU found`;
+}
+
+/** "9 s ago. Driver 560.35, all 8 readable". */
+export function joinedNote({ info, figures }: Node, now: number): string {
+  const readable = info.gpus.filter(({ verdict }) => verdict.state !== "unknown").length;
+  const driver = info.driver_version === null ? "" : ` Driver ${info.driver_version},`;
+  const all = readable === info.gpus.length ? `all ${readable}` : `${readable} of ${info.gpus.length}`;
+  return `${duration(now - (figures.reportedAt ?? now))} ago.${driver} ${info.gpus.length ? `${all} readable.` : ""}`.trim();
 }

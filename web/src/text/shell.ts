@@ -1,10 +1,11 @@
 // Texts of the frame around the views: sections, shortcuts, banners.
 
+import type { Summary } from "../feed/types";
 import type { View } from "../state/route";
 import type { Theme } from "../state/theme.svelte";
-import { duration, gibibytes } from "./format";
+import { duration, gibibytes, grouped, plural } from "./format";
+import { dateTime, zoneName } from "./time";
 
-const DATE_TIME = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "short" });
 
 export interface Section {
   view: View;
@@ -18,7 +19,7 @@ export const SECTIONS: readonly Section[] = [
   { view: "grid", name: "Fleet", also: ["heat", "node", "gpu"] },
   { view: "table", name: "Table", also: [] },
   { view: "people", name: "People", also: ["person", "job"] },
-  { view: "history", name: "History", also: [] },
+  { view: "history", name: "History", also: ["trends"] },
   { view: "setup", name: "Setup", also: [], adminOnly: true },
 ];
 
@@ -30,6 +31,7 @@ export const THEME_LABELS: Record<Theme, string> = {
 
 export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
   ["/", "search"],
+  ["Ctrl+K", "command palette: go to a node, person or view, save a view"],
   ["f", "show only free GPUs"],
   ["g", "grid"],
   ["h", "heat map"],
@@ -38,21 +40,22 @@ export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
   ["y", "history"],
   ["← → space", "in history: step back, step forward, play"],
   ["l", "back to live"],
-  ["d", "switch density"],
+  ["s", "stop moving, and go on"],
+  ["d", "switch row density"],
   ["← → ↑ ↓", "move in the grid; Ctrl+Home and Ctrl+End jump to its ends"],
   ["Enter", "open the GPU"],
   ["Esc", "close"],
   ["?", "this list"],
 ];
 
-/** "14 free · fleet-smi": the title of the browser tab. */
-export function tabTitle(free: number | null): string {
-  return free === null ? "fleet-smi" : `${free.toLocaleString("en")} free · fleet-smi`;
+/** "14 free · lab.example · fleet-smi": the title of the browser tab. */
+export function tabTitle(free: number | null, hub: string): string {
+  return [free === null ? "" : `${grouped(free)} free`, hub, "fleet-smi"].filter(Boolean).join(" · ");
 }
 
 /** The header of a printed page: hub, time, filter. */
 export function printHeader(host: string, now: number, filter: string): string {
-  return [host, DATE_TIME.format(now * 1000), filter && `filter: ${filter}`].filter(Boolean).join(" · ");
+  return [host, `${dateTime(now)} ${zoneName(now)}`, filter && `filter: ${filter}`].filter(Boolean).join(" · ");
 }
 
 /** The banner while the connection is lost. */
@@ -65,4 +68,9 @@ export function connectionLostText(ageSeconds: number | null): string {
 export function formatMemory(mebibytes: number): string {
   const tebibytes = mebibytes / 2 ** 20;
   return tebibytes >= 1 ? `${tebibytes.toFixed(1)} TiB` : `${gibibytes(mebibytes)} GiB`;
+}
+
+/** "not in use: 11 GPUs, 3 MIG instances". */
+export function freeMeaning({ free, free_instances: instances }: Pick<Summary, "free" | "free_instances">): string {
+  return `not in use: ${plural(free, "GPU")}, ${plural(instances, "MIG instance")}`;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { State } from "../../src/feed/state";
 import type { NodeFiguresDiff, NodePayload } from "../../src/feed/types";
-import { type Arrangement, arrange, containsExactly, countFree, defaultGrouping, groupings, naturalKey, slots } from "../../src/state/arrange";
+import { type Arrangement, arrange, containsExactly, countFree, countOwned, defaultGrouping, groupings, isInGroup, naturalKey, slots } from "../../src/state/arrange";
 import { type Gpu, Fleet } from "../../src/state/fleet";
 import { event, gpu, node } from "../builders";
 
@@ -82,10 +82,14 @@ describe("groups", () => {
     expect(arrange(racked, { sort: "free", grouping: "label:rack" }).map((group) => group.name)).toEqual([null, "r10", "r2"]);
   });
 
-  it("are by the most common model or user of a node", () => {
+  it("are by the most common model of a node, and by user its GPUs are filed one by one", () => {
     const mixed = { ...node(1, [gpu(0, "busy", ["mei"]), gpu(1, "busy", ["omar"]), gpu(2, "busy", ["omar"])]), name: "mixed" };
     const fleet = fleetOf([mixed], [named(2, "idle")]);
-    expect(arrange(fleet, { sort: "name", grouping: "user" })).toEqual([{ name: "omar", numbers: [1] }, { name: null, numbers: [2] }]);
+    expect(arrange(fleet, { sort: "name", grouping: "user" })).toEqual([{ name: "mei", numbers: [1] }, { name: "omar", numbers: [1] }, { name: null, numbers: [2] }]);
+    expect(mixed.gpus.map((each) => isInGroup(each, "omar", "user"))).toEqual([false, true, true]);
+    expect(mixed.gpus.every((each) => isInGroup(each, "any", "model"))).toBe(true);
+    expect(isInGroup(gpu(3, "busy", ["mei", "omar"]), "omar", "user")).toBe(true);
+    expect(countOwned(fleet, { name: "omar", numbers: [1] })).toEqual({ gpus: 2, idle: 0, free: 0 });
     expect(arrange(fleet, { sort: "name", grouping: "model" }).map((group) => group.name)).toEqual(["NVIDIA H100 80GB HBM3"]);
   });
 

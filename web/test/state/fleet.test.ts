@@ -62,7 +62,7 @@ describe("applying events", () => {
   it("assigns every GPU and instance its own figures", () => {
     const fleet = new Fleet();
     const divided = gpu(0, "busy");
-    divided.instances = [{ uuid: "MIG-0", profile: "1g.10gb", memory_total_mebibytes: 9984, verdict: divided.verdict }];
+    divided.instances = [{ uuid: "MIG-0", profile: "1g.10gb", memory_total_mebibytes: 9984, nominal_gigabytes: null, verdict: divided.verdict }];
     const rows: [number, number, number, number][] = [[1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]];
     fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1)])], figures: [[1, 990, null, null, rows]] }));
     const [first, second] = fleet.nodes.get(1)!.gpus;

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { Candidate } from "../../src/feed/types";
-import { candidatesByNode, freeSince, gpuNames, reloadDelay, requestPath, runCommand, shellQuote, sshCommand, visibleDevices } from "../../src/state/gpuRequest";
+import { candidatesByNode, freeMebibytes, freeSince, gpuNames, isRequested, reloadDelay, requestPath, runCommand, shellQuote, sshCommand, visibleDevices } from "../../src/state/gpuRequest";
+import { gpuOf } from "../gpus";
 
 function candidate(node: string, index: number, more: Partial<Candidate> = {}): Candidate {
   return {
@@ -19,7 +20,17 @@ function candidate(node: string, index: number, more: Partial<Candidate> = {}): 
 }
 
 test("a request becomes an API path", () => {
-  expect(requestPath({ count: 2, gibibytes: 40, sameNode: true })).toBe("free?n=2&min_free=40GiB&same_node=true&why=false");
+  expect(requestPath({ count: 2, gigabytes: 40, model: "", sameNode: true })).toBe("free?n=2&min_free=40GiB&same_node=true&why=false");
+  expect(requestPath({ count: 1, gigabytes: 0, model: "NVIDIA L4", sameNode: false })).toBe("free?n=1&min_free=0GiB&model=NVIDIA%20L4&same_node=false&why=false");
+});
+
+test("a nominal size means the card that is sold with it", () => {
+  const request = { count: 1, gigabytes: 80, model: "", sameNode: true };
+  const h100 = gpuOf({ total_mebibytes: 81_559, used_mebibytes: 600, nominal_gigabytes: 80 });
+  expect(isRequested(request, h100, freeMebibytes(h100))).toBe(true);
+  expect(isRequested(request, h100, 60_000)).toBe(false);
+  expect(isRequested({ ...request, model: "NVIDIA H200" }, h100, 80_000)).toBe(false);
+  expect(isRequested(request, gpuOf({ used_mebibytes: null }), null)).toBe(false);
 });
 
 test("a GPU that became free is offered within two seconds, a standing offer changes every ten", () => {
@@ -64,6 +75,8 @@ test("node names are quoted for the shell", () => {
 });
 
 test("the run command contains the request", () => {
-  expect(runCommand({ count: 2, gibibytes: 40, sameNode: true })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 2 --min-free 40GiB) ./train.sh");
-  expect(runCommand({ count: 1, gibibytes: 0, sameNode: false })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1) ./train.sh");
+  expect(runCommand({ count: 2, gigabytes: 40, model: "", sameNode: true })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 2 --min-free 40GiB) ./train.sh");
+  expect(runCommand({ count: 1, gigabytes: 0, model: "NVIDIA L4", sameNode: false })).toBe(
+    "CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1 --model 'NVIDIA L4') ./train.sh",
+  );
 });

@@ -3,7 +3,7 @@ import { type Square, nextSquare, planHeatmap, squareAt } from "../../src/state/
 
 describe("the heat map", () => {
   const groups = [{ name: "r1", numbers: [1, 2, 3] }, { name: "r2", numbers: [4] }];
-  const plan = planHeatmap(groups, (number) => (number === 3 ? 12 : 8), 1000);
+  const plan = planHeatmap(groups, (number) => (number === 3 ? 12 : 8), 1000, 400);
 
   it("has one line per eight GPUs of a node", () => {
     expect(plan.columns.map((column) => column.lines.length)).toEqual([4, 1]);
@@ -30,10 +30,21 @@ describe("the heat map", () => {
     expect(nextSquare(plan, { column: 0, line: 0, place: 0 }, "Enter")).toBeNull();
   });
 
-  it("splits long groups into columns", () => {
-    const many = planHeatmap([{ name: null, numbers: [...Array(10_000).keys()] }], () => 8, 1400);
-    expect(Math.max(...many.columns.map((column) => column.lines.length))).toBe(32);
+  it("has squares that fill the window, whatever the fleet", () => {
+    const racks = (count: number): { name: string; numbers: number[] }[] =>
+      Array.from({ length: count }, (_, rack) => ({ name: `r${rack}`, numbers: Array.from({ length: 16 }, (_, at) => 16 * rack + at) }));
+    const few = planHeatmap(racks(1), () => 8, 1072, 700);
+    expect(few.pitch).toBeGreaterThan(40);
+    for (const plan of [few, planHeatmap(racks(20), () => 8, 1072, 700), planHeatmap(racks(313), () => 8, 1072, 720)]) {
+      expect(plan.height).toBeLessThanOrEqual(720);
+      expect(Math.max(...plan.columns.map(({ left, squares }) => left + squares * plan.pitch))).toBeLessThanOrEqual(1072);
+    }
+  });
+
+  it("splits long groups into columns, and scrolls where even the smallest squares do not fit", () => {
+    const many = planHeatmap([{ name: null, numbers: [...Array(50_000).keys()] }], () => 8, 1400, 700);
+    expect(Math.max(...many.columns.map((column) => column.lines.length))).toBeLessThan(240);
     expect(many.columns.filter((column) => !column.continued)).toHaveLength(1);
-    expect(many.abreast).toBe(16);
+    expect(many.height).toBeGreaterThan(700);
   });
 });

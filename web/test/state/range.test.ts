@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { clampToHistory, parseDays, parseRange, spanEndingAt, spanOfDays, stepMoment, visibleSpan } from "../../src/state/range";
+import { clampToHistory, formatZoom, parseDays, parseRange, parseZoom, spanEndingAt, spanOfDays, stepMoment, visibleSpan } from "../../src/state/range";
 
 const DAY = 86_400;
 
@@ -40,4 +40,11 @@ it("a range of days is in local time and ends now at the latest", () => {
 
 it("an unknown range is the default", () => {
   expect([parseRange("7d", "24h"), parseRange("1h", "7d", ["24h", "7d"]), parseRange("soon", "24h")]).toEqual(["7d", "7d", "24h"]);
+});
+
+it("a zoom is a span in the address", () => {
+  const start = Date.UTC(2026, 10, 15, 3) / 1000;
+  expect(formatZoom({ start: start + 0.4, end: start + 599.2 })).toBe("2026-11-15T03:00Z..2026-11-15T03:10Z");
+  expect(parseZoom("2026-11-15T03:00Z..2026-11-15T03:10Z")).toEqual({ start, end: start + 600 });
+  expect(["", "7d", "2026-11-15T03:10Z..2026-11-15T03:00Z", "..", "a..b"].map(parseZoom)).toEqual([null, null, null, null, null]);
 });

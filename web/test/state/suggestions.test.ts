@@ -1,7 +1,8 @@
 import { expect, it } from "vitest";
 import table from "../../../tests/filter_cases.json";
-import type { Term } from "../../src/state/filterMatch";
+import { type Term, countMatches } from "../../src/state/filterMatch";
 import { knownTerms, modelWord, suggest } from "../../src/state/suggestions";
+import { Tally } from "../../src/state/tally";
 import { gpuOf } from "../gpus";
 
 const FREE = termsOf("free");
@@ -12,10 +13,10 @@ const GPUS = [
   gpuOf({ uuid: "3", node: "gpu02", state: "busy", users: ["alice", "bob"], model: "NVIDIA A100-SXM4-80GB" }),
   gpuOf({ uuid: "4", node: "gpu02", state: "held", users: ["svc chat"], model: "NVIDIA GeForce RTX 4090", used_mebibytes: 81_000 }),
 ];
-const KNOWN = knownTerms(GPUS);
+const KNOWN = knownTerms(new Tally(GPUS, []));
 
 function words(typed: string, terms: readonly Term[] = []): string[] {
-  return suggest(KNOWN, GPUS, typed, terms).narrow.map(({ word, count }) => `${word} ${count}`);
+  return suggest(KNOWN, new Tally(GPUS, terms), typed).narrow.map(({ word, count }) => `${word} ${count.gpus}`);
 }
 
 function termsOf(text: string): Term[] {
@@ -25,8 +26,8 @@ function termsOf(text: string): Term[] {
 }
 
 it("an empty box suggests terms of several kinds, with match counts", () => {
-  const { narrow, more } = suggest(KNOWN, GPUS, "", []);
-  expect(narrow.map(({ word, count }) => `${word} ${count}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
+  const { narrow, more } = suggest(KNOWN, new Tally(GPUS, []), "");
+  expect(narrow.map(({ word, count }) => `${word} ${count.gpus}`)).toEqual(["free 1", "mem>40G 3", "model:H100 2", "held 1"]);
   expect(more.map(({ word }) => word)).toEqual(["user:alice", "label:rack=a"]);
 });
 
@@ -38,6 +39,15 @@ it("typed text is completed from the fleet", () => {
   expect(words("-user:a")).toEqual(["-user:alice 2"]);
   expect(words("rack")).toEqual(["label:rack=a 2"]);
   expect(words("mem").slice(0, 3)).toEqual(["mem>40G 3", "mem>20G 3", "held 1"]);
+});
+
+it("counts agree with a scan of all GPUs", () => {
+  for (const terms of [[], FREE]) {
+    const within = new Tally(GPUS, terms);
+    for (const { term } of KNOWN) {
+      for (const each of [term, { ...term, negated: true }]) expect(within.count(each)).toEqual(countMatches([...terms, each], GPUS));
+    }
+  }
 });
 
 it("a term without matches is not suggested", () => {

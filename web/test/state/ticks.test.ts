@@ -1,6 +1,6 @@
 import { afterEach, expect, it, vi } from "vitest";
 import { type Ticks, percentOfSpan, ticks } from "../../src/state/ticks";
-import { clockTime } from "../../src/text/history";
+import { clockTime } from "../../src/text/time";
 
 const DAY = 86_400;
 

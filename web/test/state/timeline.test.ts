@@ -59,7 +59,7 @@ it("every moment has a segment, including the last", () => {
 it("a GPU of which only the instances have users says so", () => {
   const part = strip(0, [run(0, 100)], { uuid: "MIG-a", parent: "GPU-0" });
   const [node] = timelinesByNode([strip(0, [run(0, 60, { user: "" }), run(60, 100)]), part], SPAN);
-  expect(node?.segments[0]?.map(blockLabel)).toEqual(["instances", "priya"]);
+  expect(node?.segments[0]?.map(blockLabel)).toEqual(["MIG", "priya"]);
 });
 
 it("nodes are in natural order", () => {

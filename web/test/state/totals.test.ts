@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type GpuFigures, Fleet } from "../../src/state/fleet";
-import { totals } from "../../src/state/totals";
+import { countUsed, totals } from "../../src/state/totals";
 import { event, gpu, node } from "../builders";
 
 function known(): Fleet {
@@ -10,6 +10,13 @@ function known(): Fleet {
 }
 
 describe("totals", () => {
+  it("count a GPU with two idle users once", () => {
+    const fleet = new Fleet();
+    const nodes = [node(1, [gpu(0, "held", ["mei", "omar"]), gpu(1, "busy", ["mei"]), gpu(2, "free"), gpu(3, "broken", ["mei"])])];
+    fleet.apply("fleet", event({ nodes, figures: [[1, 990, null, null, []]] }));
+    expect(countUsed(fleet)).toEqual({ gpus: 2, idle: 1 });
+  });
+
   it("count the GPUs with known power, and leave out silent nodes", () => {
     const fleet = known();
     const silent = { ...node(3), silent: true };
@@ -19,7 +26,7 @@ describe("totals", () => {
 
   it("count busy GPUs by load, skipping the rows of instances", () => {
     const divided = gpu(0, "free");
-    divided.instances = [{ uuid: "MIG-0", profile: null, memory_total_mebibytes: null, verdict: divided.verdict }];
+    divided.instances = [{ uuid: "MIG-0", profile: null, memory_total_mebibytes: null, nominal_gigabytes: null, verdict: divided.verdict }];
     const fleet = new Fleet();
     const rows: GpuFigures[] = [[99, 0, 30, 60], [99, 0, 30, 60], [100, 0, 30, 60], [null, 0, 30, null]];
     fleet.apply("fleet", event({ nodes: [node(1, [divided, gpu(1, "busy"), gpu(2, "busy")])], figures: [[1, 990, null, null, rows]] }));

@@ -31,5 +31,5 @@ it("without history the current users are listed", () => {
 
 it("the busy share is of the measured time, and unknown without any", () => {
   expect([busyShare(sums(10, 4)), busyShare(sums(0))]).toEqual([0.4, null]);
-  expect([usedText(sums(10, 4)), usedText(sums(0))]).toEqual(["40 % used", "—"]);
+  expect([usedText(sums(10, 4)), usedText(sums(0))]).toEqual(["40 % busy", "—"]);
 });

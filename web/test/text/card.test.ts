@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { JudgedGpu, Process } from "../../src/feed/types";
-import { cardFacts, cardReason, cardTitle, processName, processesOf, unlistedProcesses } from "../../src/text/card";
+import { cardFacts, cardReason, cardTitle, processName, processesOf, unlistedProcesses, verdictReason, verdictTitle } from "../../src/text/card";
 import { singleGpu } from "../fleets";
 
 const NOW = 1000 + 41 * 60 + 2 * 3600;
@@ -19,8 +19,17 @@ describe("the card", () => {
 
   it("shows user and reason from the stream alone", () => {
     const held = singleGpu({}, { state: "held", users: ["mei", "omar"], idle_since: NOW - 60 });
-    expect(cardTitle(held)).toBe("held by mei and 1 more");
-    expect(cardReason(held, NOW)).toBe("holds 73 of 80 GiB, idle for 1 m");
+    expect(cardTitle(held)).toBe("Held by mei and 1 more");
+    expect(cardReason(held, NOW)).toBe("Idle for 1 min, 73 of 80 GiB allocated");
+  });
+
+  it("has the users in the title, and not again in the reason", () => {
+    const verdict = (state: "busy" | "held" | "broken", reason: string): JudgedGpu["verdict"] => ({ ...full.verdict, state, reason, since: NOW - 2 * 86_400 });
+    expect(verdictTitle("busy", ["maria"])).toBe("Used by maria");
+    expect(verdictReason(verdict("busy", "maria, 99 %"), NOW)).toBe("99 % busy for 2 d.");
+    expect(verdictReason(verdict("held", "bob and mei, idle for 3 h, 16.2 GiB allocated"), NOW)).toBe("Idle for 3 h, 16.2 GiB allocated.");
+    expect(verdictReason(verdict("broken", "fell off the bus, it seems"), NOW)).toBe("Fell off the bus, it seems.");
+    expect(verdictReason(verdict("busy", "in use, 4.0 GiB; processes not readable"), NOW)).toBe("In use, 4.0 GiB; processes not readable.");
   });
 
   it("shows more when the node is loaded, and a dash for unknown values", () => {

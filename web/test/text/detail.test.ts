@@ -34,6 +34,6 @@ it("the warnings about a node are sentences", () => {
     { name: "amd", outcome: "absent" as const, seconds: 0, detail: "no driver", fault: null },
   ];
   const odd = node([], { trouble: "no route to host", clock_skew_seconds: -300, missing_reports: 2, runs });
-  expect(nodeWarnings(odd)).toEqual(["no route to host", "clock is 5 m ahead", "2 reports missing", "nvidia: driver not answering", "read through nvgpu, which cannot tell memory"]);
+  expect(nodeWarnings(odd)).toEqual(["no route to host", "clock is 5 min ahead", "2 reports missing", "nvidia: driver not answering", "read through nvgpu, which cannot tell memory"]);
   expect(nodeWarnings(node([]))).toEqual([]);
 });

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { GpuPayload } from "../../src/feed/types";
-import { type NodeFigures, Node } from "../../src/state/fleet";
+import { type Instance, type NodeFigures, Node } from "../../src/state/fleet";
 import { idleHoldings } from "../../src/state/idleHoldings";
-import { askMessage, gridCellText, fillPercent, groupHeading, loadClass, nodeSummary, shortGroupHeading, silentText, sliceText, usersText } from "../../src/text/grid";
+import { askMessage, gridCellText, fillPercent, groupHeading, loadClass, nodeSummary, shortGroupHeading, silentText, shortProfile, sliceLabel, usersText } from "../../src/text/grid";
 import { gpu, node } from "../builders";
 import { fleetWith, singleGpu } from "../fleets";
 
@@ -11,7 +11,7 @@ const NOW = 1000 + 41 * 60 + 2 * 3600;
 describe("the texts of a cell", () => {
   it("show the user, the number of other users, and the load", () => {
     expect(gridCellText(singleGpu({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
-      who: "priya", short: "Pr", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
+      who: "priya", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
     });
   });
 
@@ -30,7 +30,7 @@ describe("the texts of a cell", () => {
 
   it("leave out what was not measured", () => {
     const words = gridCellText(singleGpu({ memory_total_mebibytes: null }, { users: null }, [null, null, null, null]), NOW);
-    expect(words).toMatchObject({ who: "hidden user", below: "", figure: "" });
+    expect(words).toMatchObject({ who: "unknown user", below: "", figure: "" });
   });
 });
 
@@ -57,15 +57,17 @@ describe("headings", () => {
     const named = { ...gpu(0), name: "NVIDIA A100-SXM4-40GB" };
     const figures = (reportedAt: number | null): NodeFigures => ({ reportedAt, cpuPercent: null, memoryPercent: null, rows: [] });
     expect(nodeSummary(new Node(node(1, [named]), figures(null)))).toBe("A100 40G · 550.90");
-    expect(silentText(new Node(node(1), figures(NOW - 240)), NOW)).toBe("silent for 4 m");
+    expect(silentText(new Node(node(1), figures(NOW - 240)), NOW)).toBe("silent for 4 min");
   });
 });
 
 describe("a slice of a GPU", () => {
   it("shows the user if it is wide, and one letter if not", () => {
-    const info = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, verdict: gpu(0, "busy", ["chen"]).verdict };
-    expect(sliceText({ info, figures: [1, 2, 3, 4] }, true)).toBe("chen");
-    expect(sliceText({ info, figures: [1, 2, 3, 4] }, false)).toBe("C");
+    const info = { uuid: "MIG-1", profile: "1g.10gb", memory_total_mebibytes: 10_000, nominal_gigabytes: 10, verdict: gpu(0, "busy", ["chen"]).verdict };
+    const instance: Instance = { info, figures: [1, 2, 3, 4] };
+    expect(sliceLabel(instance)).toBe("MIG 1g.10gb, busy, chen");
+    expect(sliceLabel({ ...instance, info: { ...info, profile: null, verdict: gpu(0, "free").verdict } })).toBe("MIG instance, free");
+    expect(shortProfile(instance)).toBe("1g");
   });
 });
 
@@ -79,7 +81,7 @@ describe("idle holdings", () => {
     const [first, second] = idleHoldings(fleet, () => true);
     expect(first).toMatchObject({ user: "omar", idleSince: 500, mebibytes: 2048 });
     expect(second).toMatchObject({ user: "mei", idleSince: 800, mebibytes: 2048 });
-    expect(second && askMessage(second, 920)).toBe("mei, do you still need GPU 0, 2 on gpu01? Idle for 2 m.");
+    expect(second && askMessage(second, 920)).toBe("mei, do you still need GPU 0, 2 on gpu01? It has been idle for 2 min.");
     expect(idleHoldings(fleet, () => false)).toEqual([]);
   });
 

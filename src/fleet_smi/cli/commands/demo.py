@@ -89,13 +89,13 @@ async def _send_reports(
 ) -> None:
     """Let every simulated node join the hub and report, past data first."""
     from fleet_smi.simulation.load_generator import LoadGenerator
-    from fleet_smi.simulation.scenario import last_hour, last_week
+    from fleet_smi.simulation.scenario import last_week
 
     while not server.hub.ready:
         await asyncio.sleep(0.01)
     token = server.credentials.tokens.add("join").secret
-    # A week takes a while to load, and `--once` shows only the present.
-    past = last_hour if _exits_after_table(args) else last_week
+    # A table needs no plots of the last hour, and is printed sooner without their data.
+    past = partial(last_week, hour_step=60.0) if _exits_after_table(args) else last_week
     await LoadGenerator(scenario, server.url, join_token=token, backfill=past).run()
 
 

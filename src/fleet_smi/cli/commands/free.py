@@ -20,11 +20,13 @@ HELP = "find free GPUs, best first; prints nothing and exits with 1 if there are
 EXAMPLES = """\
   CUDA_VISIBLE_DEVICES=$(fleet-smi free -n 1) python train.py
   gpu=$(fleet-smi free -n 1) && CUDA_VISIBLE_DEVICES=$gpu python train.py   (only if one is free)
-  fleet-smi free -n 2 --min-free 40GiB --model H100
+  fleet-smi free -n 2 --min-free 80GiB --model H100
   fleet-smi free --uuid          UUIDs instead of indices: independent of CUDA's device order
   fleet-smi free -v              what is offered, and why the rest is not
   fleet-smi free -n 4 --same-node --ssh-line   with a hub: the ssh command to get there
   fleet-smi free --policy memory what nvgpu would offer: at most 20 % of memory used
+
+sizes: within 3 % of the size that a card is sold with, --min-free means that card, unused.
 
 policies (none offers a GPU that is broken, unknown or leased):
   free        no process on it (the default)
@@ -41,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the request."""
     add = parser.add_argument
     add("-n", "--count", type=int, metavar="N", help="how many GPUs (default: all free ones)")
-    add("--min-free", metavar="SIZE", default="0", help="minimum free memory per GPU, like 20GiB")
+    memory_help = "free memory per GPU, like 20GiB; 80GiB means an 80 GB card, with 79.6 GiB"
+    add("--min-free", metavar="SIZE", default="0", help=memory_help)
     add("--model", metavar="WORDS", help="only models with these words in their name, like A100")
     add("--vendor", choices=_VENDORS, help="GPU vendor (default: NVIDIA if there are any)")
     add("--policy", choices=_POLICIES, default="free", help="what counts as free (free)")

@@ -28,7 +28,7 @@ from fleet_smi.wire.program_output import parse_text
 COLLECTOR_NAME = "gpustat"
 GPU_LOST_TEXT, UNKNOWN_ERROR_TEXT = "((GPU is lost))", "((Unknown Error))"
 QUERY_ERROR_TEXT = "Error on querying NVIDIA devices"
-_REMEDY = "reboot; if it returns, have the hardware checked"
+_REMEDY = "reboot; if it returns, check the hardware"
 # What gpustat prints for an unknown value, in its versions and options.
 _FAULT_KINDS = get_args(FaultKind)
 _UNKNOWN = frozenset({"?", "??", "--", "None"})

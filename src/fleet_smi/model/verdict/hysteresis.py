@@ -96,7 +96,7 @@ def with_last_known(verdict: Verdict, standing: Standing) -> Verdict:
     if before.state in ("busy", "held") and standing.group.name:
         was = f"{before.state} ({standing.group.name})"
     return (
-        verdict if was is None else replace(verdict, was=was, reason=f"{verdict.reason}; was {was}")
+        verdict if was is None else replace(verdict, was=was, reason=f"{verdict.reason}. Was {was}")
     )
 
 

@@ -36,7 +36,7 @@ def unreadable_list_with_memory_in_use(inputs: VerdictInput) -> RuleResult | Non
         return None
     idle, size = inputs.window.idle_seconds, reasons.format_used_memory(inputs.subject)
     if idle is not None and idle >= inputs.thresholds.idle_window_seconds:
-        reason = f"{_unlisted(inputs)}; idle for {format_duration(idle)}, {size} kept"
+        reason = f"{_unlisted(inputs)}; idle for {format_duration(idle)}, {size} allocated"
         return RuleResult("held", reason, idle)
     reason = f"in use, {size}; {_unlisted(inputs)}"
     return RuleResult("busy", reasons.mark_single_sample(reason, inputs.window.samples))

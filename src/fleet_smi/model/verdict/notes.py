@@ -48,8 +48,8 @@ def _idle_users(inputs: VerdictInput) -> tuple[Note, ...]:
     for user, seconds in inputs.long_idle_users:
         theirs = [process for process in inputs.subject.processes or () if owner(process) == user]
         size = total_process_memory(theirs)
-        kept = "" if size is None else f", {format_size(size)} kept"
-        text = f"{user} idle for {format_duration(seconds)}{kept}"
+        memory = "" if size is None else f", {format_size(size)} allocated"
+        text = f"{user} idle for {format_duration(seconds)}{memory}"
         notes.append(Note("idle_user", text, user, seconds))
     return tuple(notes)
 

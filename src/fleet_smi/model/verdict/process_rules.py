@@ -114,6 +114,6 @@ def _holding(inputs: VerdictInput) -> str:
 
 
 def _memory_suffix(inputs: VerdictInput) -> str:
-    """The memory they keep: ", 16.2 GiB kept"; empty where unknown."""
+    """The memory they keep: ", 16.2 GiB allocated"; empty where unknown."""
     size = reasons.format_held_memory(inputs.group.named_memory_bytes, inputs.subject)
-    return "" if size is None else f", {size} kept"
+    return "" if size is None else f", {size} allocated"

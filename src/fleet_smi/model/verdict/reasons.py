@@ -23,13 +23,13 @@ _MAX_NAMES = 3
 _DAY_SECONDS = 86_400.0
 
 _FAULTS: dict[FaultKind, str] = {
-    "lost": "lost: the driver no longer reaches it",
-    "needs_reset": "it must be reset before it can be used",
+    "lost": "the driver no longer reaches it",
+    "needs_reset": "must be reset before it can be used",
     "slow": "driver slow",
     "not_answering": "driver not answering",
-    "mismatch": "the driver and its library do not match",
+    "mismatch": "driver and library versions do not match",
     "missing": "missing",
-    "unreadable": "it could not be read",
+    "unreadable": "could not be read",
 }
 # Since when these have lasted tells more than the detail of the last failure.
 _WITH_TIME: tuple[FaultKind, ...] = ("not_answering", "missing")
@@ -80,11 +80,25 @@ def format_used_memory(gpu: Gpu | Instance) -> str:
 
 
 def describe_fault(fault: Fault, since: float | None, now: float) -> str:
-    """Say what is wrong, by the driver's own text where it has one, since when, and the remedy."""
+    """Say what is wrong and since when; the remedy is a sentence of its own.
+
+    "fell off the bus at 17:38. Reboot; if it returns, check the hardware".
+    """
     text = fault.detail.strip() or _FAULTS[fault.kind]
     if since is not None and fault.kind in _WITH_TIME:
         text = f"{_FAULTS[fault.kind]} since {_format_clock(since, now)}"
-    return f"{text}: {fault.remedy}" if fault.remedy else text
+    elif since is not None and fault.kind == "lost":
+        text = f"{text} at {_format_clock(since, now)}"
+    if not fault.remedy:
+        return text
+    # The remedy of a missing GPU starts with the name of the node that has it now.
+    missing = fault.kind == "missing"
+    return f"{text}: {fault.remedy}" if missing else f"{text}. {_capitalize(fault.remedy)}"
+
+
+def _capitalize(text: str) -> str:
+    """Write the first letter as a capital, unless the text starts with the name of a program."""
+    return text if text.startswith("nvidia-smi") else text[:1].upper() + text[1:]
 
 
 def _format_clock(at: float, now: float) -> str:

@@ -12,7 +12,7 @@ from fleet_smi.model.fleet import JudgedGpu
 from fleet_smi.model.node_names import make_names_unique
 from fleet_smi.model.select import BriefOffer, Choice, Offer, choose_devices
 from fleet_smi.model.snapshot import Vendor
-from fleet_smi.model.units import parse_size
+from fleet_smi.model.units import parse_memory
 from fleet_smi.model.views import FleetParts
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
 from fleet_smi.server.history_requests import MomentText, parts_at
@@ -43,7 +43,7 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The request for GPUs; raise `UsageError` if it is invalid."""
         return GpuRequest(
             count=self.n,
-            min_free_bytes=parse_size(self.min_free),
+            min_free_bytes=parse_memory(self.min_free),
             model=unset_to_none(self.model),
             vendor=unset_to_none(self.vendor),
             policy=self.policy,
@@ -100,6 +100,7 @@ def _full_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> O
         ),
         refused=choice.refused,
         unmet=choice.unmet,
+        reason=choice.reason,
     )
 
 
@@ -113,6 +114,7 @@ def _brief_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> 
         offered=tuple(offered),
         refused=choice.refused,
         unmet=choice.unmet,
+        reason=choice.reason,
     )
 
 

@@ -41,13 +41,17 @@ fleet-smi hub token add --role viewer</pre>
 
 
 class IndexQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of the table: its width, colours, one line per node, processes, reasons."""
+    """Options of the table: its width, colours, one line per node, processes, reasons.
+
+    `wall` is for the page, which then shows the view for a screen on the wall.
+    """
 
     columns: Annotated[int, Meta(ge=_MIN_COLUMNS, le=_MAX_COLUMNS)] = _DEFAULT_COLUMNS
     color: bool = False
     overview: bool = False
     processes: bool = False
     why: bool = False
+    wall: str | None = None
 
 
 async def index(context: RequestContext) -> Response:

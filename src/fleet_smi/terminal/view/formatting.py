@@ -75,6 +75,9 @@ def summary_lines(view: FleetView | FleetOverview, columns: int) -> list[list[Sp
     if not counts["free"]:
         # The one count that is shown at zero: it is what people look for.
         parts.insert(0, ("0 free", "unknown"))
+    if view.summary.free_instances:
+        free, style = parts[0]
+        parts[0] = (f"{free} + {view.summary.free_instances} MIG", style)
     lines = join_wrapped(parts, columns)
     coverage: Span = (_coverage(view), "dim")
     space = columns - spans_width(lines[-1]) - display_width(coverage[0])

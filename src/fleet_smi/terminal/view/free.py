@@ -36,6 +36,8 @@ def render(
     labels += [_label(rejection) for rejection in offer.refused]
     label_width = min(_MAX_LABEL_WIDTH, max(map(display_width, labels), default=0))
     lines: list[_Line] = [[("OFFERED", "head")]]
+    if offer.offered and offer.reason:
+        lines[0] += [(_GAP, None), (offer.reason, "dim")]
     lines += _offered_lines(offer.offered, label_width, columns, now, local_node_id, local)
     if offer.refused:
         lines.append([("NOT OFFERED", "head")])

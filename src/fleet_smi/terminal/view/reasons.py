@@ -29,7 +29,7 @@ def reason_lines(
 def _sentences(device: JudgedGpu | JudgedInstance, now: float, local: ToLocalTime) -> Iterator[str]:
     yield _verdict(device.verdict, now, local)
     remedy = device.fault.remedy if isinstance(device, JudgedGpu) and device.fault else None
-    if remedy and remedy not in device.verdict.reason:
+    if remedy and remedy.casefold() not in device.verdict.reason.casefold():
         yield f"→ {remedy}"
     missing = [
         f"{label} ({device.unread[field]})"

@@ -87,7 +87,7 @@ def _shown_processes(part: JudgedDevice) -> tuple[Process, ...] | None:
 
 
 def _label(user: str) -> str:
-    return "not visible" if user == HIDDEN_USER else user
+    return "unknown user" if user == HIDDEN_USER else user
 
 
 def _holding(processes: list[Process]) -> str:

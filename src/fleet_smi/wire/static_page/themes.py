@@ -11,7 +11,7 @@ class Theme(Struct, frozen=True):
 
 
 THEMES = {
-    "states": Theme(("style.css",), "a stronger violet means more load"),
+    "states": Theme(("style.css",), "violet by load, 0 % to 100 %"),
     "classic": Theme(("style.css", "classic.css"), "green is free, red is in use or broken"),
 }
 DEFAULT_THEME = THEMES["states"]

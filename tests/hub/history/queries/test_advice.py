@@ -40,6 +40,14 @@ def test_an_unused_job_gets_one_sentence() -> None:
     assert held(0.0, 0.004) == ("never used its 2 GPUs",)
 
 
+def test_an_unused_job_was_idle_all_the_time() -> None:
+    unused = occupancy(hours=9.0, idle=8.8, load=0.0)
+    (job,) = group_jobs([gpu_occupancies(gpu(0), unused)])
+    assert job.sums.idle_seconds == job.sums.gpu_seconds == 9 * 3600
+    (used,) = group_jobs([gpu_occupancies(gpu(0), occupancy(hours=9.0, idle=2.0, load=0.3))])
+    assert used.sums.idle_seconds == 2 * 3600
+
+
 def test_a_short_job_gets_no_advice() -> None:
     assert held(0.0, hours=0.4) == ()
 

@@ -1,9 +1,9 @@
 // Draws the visible part of the heat map. Tiles are copied pixel by pixel: thousands in a millisecond or two.
 
-import { type Grouping, countFree } from "../../state/arrange";
+import type { Grouping } from "../../state/arrange";
 import type { Fleet, Gpu } from "../../state/fleet";
-import { type Column, type HeatmapPlan, type Square, SQUARES_PER_LINE } from "../../state/heatmap";
-import { shortGroupHeading } from "../../text/grid";
+import type { Column, HeatmapPlan, Square } from "../../state/heatmap";
+import { type Texts, LABELLED_PITCH, drawCaption, drawLabels, drawNodeNames } from "./heatmapText";
 import { type Colours, type Tiles, gpuTileKind, readColours, renderTiles } from "./heatmapTiles";
 
 export interface Scene {
@@ -24,13 +24,14 @@ interface Kit {
   readonly key: string;
   readonly size: number;
   readonly colours: Colours;
-  readonly font: string;
+  readonly fontFamily: string;
   readonly bright: Tiles;
   readonly dim: Tiles;
 }
 
 const DIMMED = 0.25;
-const CAPTION_GAP = 6;
+/** From this size on, squares are further apart. */
+const LARGE_PITCH = 18;
 
 /** Create a function that draws this fleet. */
 export function createPainter(fleet: Fleet): (canvas: HTMLCanvasElement, scene: Scene) => void {
@@ -48,29 +49,39 @@ export function createPainter(fleet: Fleet): (canvas: HTMLCanvasElement, scene: 
       canvas.style.height = `${scene.height}px`;
       image = new ImageData(wide, tall);
     }
-    kit = kitFor(kit, canvas, scene, Math.round((scene.plan.pitch - 1) * ratio));
+    kit = kitFor(kit, canvas, scene, Math.round(squareSize(scene.plan) * ratio));
     const visible = scene.plan.columns.filter((column) => isVisible(scene, column));
     const pixels = new Uint32Array(image.data.buffer).fill(0);
     for (const column of visible) drawColumn(pixels, wide, tall, fleet, scene, column, kit, ratio);
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.putImageData(image, 0, 0);
     pen.setTransform(ratio, 0, 0, ratio, 0, -scene.top * ratio);
-    pen.font = kit.font;
-    for (const column of visible) drawCaption(pen, fleet, scene, column, kit.colours);
+    const texts: Texts = { pen, fleet, ...scene, colours: kit.colours, fontFamily: kit.fontFamily };
+    for (const column of visible) {
+      drawCaption(texts, column);
+      drawNodeNames(texts, column);
+      drawLabels(texts, column);
+    }
     if (scene.chosen) drawOutline(pen, scene, scene.chosen, kit.colours);
   };
 }
 
-function kitFor(kit: Kit | null, canvas: HTMLCanvasElement, { appearance }: Scene, size: number): Kit {
-  const key = `${size} ${appearance}`;
+/** The size of a square without the gap beside it. */
+function squareSize({ pitch }: HeatmapPlan): number {
+  return pitch - (pitch < LARGE_PITCH ? 1 : 3);
+}
+
+function kitFor(kit: Kit | null, canvas: HTMLCanvasElement, { appearance, plan }: Scene, size: number): Kit {
+  const isSoft = plan.pitch >= LABELLED_PITCH;
+  const key = `${size} ${isSoft} ${appearance}`;
   if (kit?.key === key) return kit;
   const colours = readColours(canvas);
-  const font = `11px ${getComputedStyle(canvas).fontFamily}`;
-  return { key, size, colours, font, bright: renderTiles(size, colours), dim: renderTiles(size, colours, DIMMED) };
+  const { fontFamily } = getComputedStyle(canvas);
+  return { key, size, colours, fontFamily, bright: renderTiles(size, colours, isSoft), dim: renderTiles(size, colours, isSoft, DIMMED) };
 }
 
 function isVisible({ plan, top, height }: Scene, column: Column): boolean {
-  return column.top + column.lines.length * plan.pitch >= top && column.top - plan.pitch - CAPTION_GAP <= top + height;
+  return column.top + column.lines.length * plan.pitch >= top && column.top - plan.captionHeight <= top + height;
 }
 
 function drawColumn(pixels: Uint32Array, wide: number, tall: number, fleet: Fleet, scene: Scene, column: Column, kit: Kit, ratio: number): void {
@@ -99,31 +110,16 @@ function copyTile(tile: Uint32Array, size: number, pixels: Uint32Array, wide: nu
   }
 }
 
-function drawCaption(pen: CanvasRenderingContext2D, fleet: Fleet, { plan, grouping }: Scene, column: Column, colours: Colours): void {
-  const numbers = [...new Set(column.lines.map((line) => line.number))];
-  const { free } = countFree(fleet, numbers);
-  const first = fleet.nodes.get(numbers[0] ?? -1)?.info.name ?? "";
-  const name = column.continued || grouping === "none" ? first : shortGroupHeading(column.name, grouping);
-  const count = free > 0 ? `${free} free` : "";
-  const maxWidth = plan.pitch * SQUARES_PER_LINE - 1 - (count ? pen.measureText(count).width + CAPTION_GAP : 0);
-  const label = truncate(pen, name, maxWidth);
-  pen.fillStyle = colours.caption;
-  pen.fillText(label, column.left, column.top - CAPTION_GAP);
-  pen.fillStyle = colours.freeWord;
-  pen.fillText(count, column.left + pen.measureText(label).width + CAPTION_GAP, column.top - CAPTION_GAP);
-}
-
-function truncate(pen: CanvasRenderingContext2D, text: string, maxWidth: number): string {
-  if (pen.measureText(text).width <= maxWidth) return text;
-  let cut = text.slice(0, maxWidth);
-  while (cut.length > 1 && pen.measureText(`${cut}…`).width > maxWidth) cut = cut.slice(0, -1);
-  return `${cut}…`;
-}
-
+/** Outline the node under the pointer, and stronger its GPU. */
 function drawOutline(pen: CanvasRenderingContext2D, { plan }: Scene, { column, line, place }: Square, { ink }: Colours): void {
   const found = plan.columns[column];
   if (!found) return;
+  const { pitch } = plan;
+  const size = squareSize(plan);
+  const count = found.lines[line]?.count ?? 1;
   pen.strokeStyle = ink;
+  pen.lineWidth = 1;
+  pen.strokeRect(found.left - 1.5, found.top + line * pitch - 1.5, (count - 1) * pitch + size + 3, size + 3);
   pen.lineWidth = 2;
-  pen.strokeRect(found.left + place * plan.pitch - 1.5, found.top + line * plan.pitch - 1.5, plan.pitch + 2, plan.pitch + 2);
+  pen.strokeRect(found.left + place * pitch - 1, found.top + line * pitch - 1, size + 2, size + 2);
 }

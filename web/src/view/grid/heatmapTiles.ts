@@ -20,6 +20,22 @@ const CSS_COLOURS = {
   heldBars: "color-mix(in srgb, var(--held-solid) 40%, black)",
   broken: "var(--broken-mark)",
   unknown: "var(--unknown-mark)",
+  soft1: "var(--busy-fill-1)",
+  soft2: "var(--busy-fill-2)",
+  soft3: "var(--busy-fill-3)",
+  soft4: "var(--busy-fill-4)",
+  soft5: "var(--busy-fill-5)",
+  freeSoft: "var(--free-bg)",
+  leasedSoft: "var(--leased-bg)",
+  heldSoft: "var(--held-fill)",
+  brokenSoft: "var(--broken-bg)",
+  freeInk: "var(--free-ink)",
+  leasedInk: "var(--leased-ink)",
+  busyInk: "var(--busy-ink)",
+  heldInk: "var(--held-ink)",
+  ghostInk: "var(--ghost-ink)",
+  brokenInk: "var(--broken-ink)",
+  unknownInk: "var(--unknown-ink)",
 } as const;
 export type Colours = Record<keyof typeof CSS_COLOURS, string>;
 
@@ -50,23 +66,61 @@ export function tileKind(state: State, busy: number | null): Kind {
 /** The pixels of a tile of each kind. */
 export type Tiles = Record<Kind, Uint32Array>;
 
-export function renderTiles(size: number, colours: Colours, opacity = 1): Tiles {
-  return Object.fromEntries(KINDS.map((kind) => [kind, pixels(kind, size, colours, opacity)])) as Tiles;
+/** Render the tiles; soft ones carry text. */
+export function renderTiles(size: number, colours: Colours, isSoft: boolean, opacity = 1): Tiles {
+  return Object.fromEntries(KINDS.map((kind) => [kind, pixels(kind, size, colours, isSoft, opacity)])) as Tiles;
 }
 
-function pixels(kind: Kind, size: number, colours: Colours, opacity: number): Uint32Array {
+function pixels(kind: Kind, size: number, colours: Colours, isSoft: boolean, opacity: number): Uint32Array {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = size;
   const pen = canvas.getContext("2d", { willReadFrequently: true });
   if (!pen) return new Uint32Array(size * size);
   pen.globalAlpha = opacity;
-  drawTile(pen, kind, size, colours);
+  if (isSoft) drawSoftTile(pen, kind, size, colours);
+  else drawTile(pen, kind, size, colours);
   return new Uint32Array(pen.getImageData(0, 0, size, size).data.buffer);
+}
+
+const SOFT: Partial<Record<Kind, readonly [ground: keyof Colours, frame: keyof Colours]>> = {
+  busy1: ["soft1", "busy1"],
+  busy2: ["soft2", "busy2"],
+  busy3: ["soft3", "busy2"],
+  busy4: ["soft4", "busy3"],
+  busy5: ["soft5", "busy3"],
+  free: ["freeSoft", "free"],
+  leased: ["leasedSoft", "leased"],
+  held: ["heldSoft", "held"],
+  broken: ["brokenSoft", "broken"],
+};
+
+/** Draw a large tile, light enough for text; its shape is in the corner. */
+function drawSoftTile(pen: CanvasRenderingContext2D, kind: Kind, size: number, colours: Colours): void {
+  const [ground, frame] = SOFT[kind] ?? [null, "unknown"];
+  const width = kind === "broken" || kind === "free" ? 2 : 1;
+  if (ground) {
+    pen.fillStyle = colours[ground];
+    pen.fillRect(0, 0, size, size);
+  }
+  pen.strokeStyle = colours[kind === "ghost" ? "held" : frame];
+  pen.lineWidth = width;
+  pen.setLineDash(ground ? [] : [4, 3]);
+  pen.strokeRect(width / 2, width / 2, size - width, size - width);
+  pen.setLineDash([]);
+  if (kind.startsWith("busy")) return;
+  const mark = Math.round(size / 4);
+  pen.save();
+  pen.translate(size - mark - 5, size - mark - 5);
+  pen.beginPath();
+  pen.rect(0, 0, mark, mark);
+  pen.clip();
+  drawTile(pen, kind, mark, colours);
+  pen.restore();
 }
 
 /** Draw a tile at the origin of a canvas. */
 export function drawTile(pen: CanvasRenderingContext2D, kind: Kind, size: number, colours: Colours): void {
-  const unit = Math.max(1, Math.floor(size / 8));
+  const unit = Math.max(1, Math.min(4, Math.floor(size / 8)));
   const frame = (colour: string, width: number): void => {
     pen.strokeStyle = colour;
     pen.lineWidth = width;

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.model.history import JobPart, Sums
 from fleet_smi.model.units import GIB
@@ -41,6 +42,19 @@ def advice(parts: Sequence[JobPart]) -> tuple[str, ...]:
         return ("never used the GPU" if len(uses) == 1 else f"never used its {len(uses)} GPUs",)
     sentences = (_too_many(uses, len(in_use)), _idle(in_use), _too_large(in_use))
     return tuple([sentence for sentence in sentences if sentence is not None])
+
+
+def with_idle_time(part: JobPart) -> JobPart:
+    """Return a part of a job; a GPU that it never used was idle all the time.
+
+    The state held begins minutes after its cause: by it alone, "never used" would be idle less.
+    """
+    sums = part.occupancy.sums
+    is_measured = sums.measured_seconds > _MIN_MEASURED_SHARE * sums.gpu_seconds
+    if not is_measured or sums.busy_seconds >= _UNUSED_LOAD * sums.measured_seconds:
+        return part
+    sums = replace(sums, idle_seconds=sums.gpu_seconds - sums.busy_seconds)
+    return replace(part, occupancy=replace(part.occupancy, sums=sums))
 
 
 def _is_well_used(sums: Sums) -> bool:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from operator import attrgetter
 from zlib import crc32
 
-from fleet_smi.hub.history.queries.advice import advice
+from fleet_smi.hub.history.queries.advice import advice, with_idle_time
 from fleet_smi.model.history import GpuOccupancies, Job, JobPart
 from fleet_smi.model.people import HIDDEN_USER
 from fleet_smi.model.safe_text import natural_sort_key
@@ -126,6 +126,7 @@ def _end(part: JobPart) -> float:
 def _job(key: JobKey, parts: list[JobPart]) -> Job:
     end = max([_end(part) for part in parts])
     start = parts[0].occupancy.start
+    parts = [with_idle_time(part) for part in parts]
     # The commands of the workers differ in ranks and ports: show that of the largest part.
     holder = max(parts, key=_gpu_seconds).occupancy.holder
     return Job(

@@ -1,0 +1,42 @@
+import { expect, it } from "vitest";
+import type { Usages } from "../../src/feed/types";
+import { averageWatts, mapLimited, monthOf, parseTrendRange, stateShare, trendBuckets, trendSums } from "../../src/state/trends";
+
+const NOW = Date.UTC(2026, 10, 16, 14, 30) / 1000;
+const DAY = 86_400;
+
+it("the buckets of a range end now and have no gap", () => {
+  for (const [range, count] of [["24h", 24], ["7d", 7], ["30d", 30], ["90d", 13], ["12mo", 12]] as const) {
+    const buckets = trendBuckets(range, NOW);
+    expect(buckets).toHaveLength(count);
+    expect(buckets.at(-1)?.end).toBe(NOW);
+    for (const [at, bucket] of buckets.entries()) if (at > 0) expect(bucket.start).toBe(buckets[at - 1]?.end);
+  }
+  expect(trendBuckets("7d", NOW)[5]).toEqual({ start: Date.UTC(2026, 10, 15) / 1000, end: Date.UTC(2026, 10, 16) / 1000 });
+});
+
+it("a month is a calendar month, the current one up to now", () => {
+  expect(monthOf(NOW, 0)).toEqual({ start: Date.UTC(2026, 10, 1) / 1000, end: NOW });
+  expect(monthOf(NOW, 11)).toEqual({ start: Date.UTC(2025, 11, 1) / 1000, end: Date.UTC(2026, 0, 1) / 1000 });
+  expect(parseTrendRange("nonsense")).toBe("30d");
+});
+
+it("shares are of all GPU time, and nothing recorded is no zero", () => {
+  const usages = { by_state: { busy: 60, held: 15, free: 25 }, total: { energy_joules: 2 * DAY } } as unknown as Usages;
+  const sums = trendSums(usages);
+  expect(sums && [stateShare(sums, "busy"), stateShare(sums, "held", "ghost")]).toEqual([0.6, 0.15]);
+  expect(sums && averageWatts(sums, { start: 0, end: DAY })).toBe(2);
+  expect(trendSums({ ...usages, by_state: {} })).toBeNull();
+});
+
+it("requests are limited and results stay in order", async () => {
+  let running = 0;
+  let most = 0;
+  const results = await mapLimited([3, 1, 2, 5, 4], 2, async (item) => {
+    most = Math.max(most, (running += 1));
+    await Promise.resolve();
+    running -= 1;
+    return item * 10;
+  });
+  expect([results, most]).toEqual([[30, 10, 20, 50, 40], 2]);
+});
