@@ -12,6 +12,7 @@ from fleet_smi.errors import DeliveryError, FleetError, UsageError
 COMMANDS: dict[str, str] = {
     "status": "show all GPUs as a table (the default command)",
     "free": "find free GPUs, best first, ready for CUDA_VISIBLE_DEVICES",
+    "run": "take free GPUs of this machine and run a command on them, in turn",
     "who": "show who uses GPUs: how many, since when, how many of them idle",
     "history": "show a timeline of each GPU (needs a hub)",
     "report": "GPU-hours, load, idle time, energy and cost over a period (needs a hub)",

@@ -69,6 +69,11 @@ class JudgedGpu(Gpu, frozen=True, kw_only=True):
 JudgedDevice = JudgedGpu | JudgedInstance
 
 
+def devices_of(gpu: JudgedGpu) -> tuple[JudgedDevice, ...]:
+    """Return a GPU and its MIG instances."""
+    return (gpu, *gpu.instances)
+
+
 class NodeView(Struct, frozen=True, kw_only=True, gc=False):
     """One node as of its last report; `silent` when that is too long ago.
 

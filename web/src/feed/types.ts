@@ -260,6 +260,7 @@ export interface JudgedGpu {
   processes_hidden: boolean;
   reported_by: string | null;
   fault: Fault | null;
+  lease: Lease | null;
   unread: Record<string, string>;
   verdict: Verdict;
 }
@@ -275,8 +276,21 @@ export interface JudgedInstance {
   busy_percent: number | null;
   processes: Process[] | null;
   more_processes: number;
+  lease: Lease | null;
   unread: Record<string, string>;
   verdict: Verdict;
+}
+
+export interface Lease {
+  holder: string;
+  taken_at: number;
+  scheduler: string | null;
+  job: string | null;
+  uid: number | null;
+  pid: number | null;
+  until: number | null;
+  command: string | null;
+  note: string | null;
 }
 
 export interface Meaning {

@@ -1,0 +1,40 @@
+"""A process that takes and releases leases of random GPUs until it is ended; for stress tests.
+
+While it holds a GPU it owns a file that only one process can create: a second holder finds it.
+"""
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from fleet_smi.node.bindings import lease_files, lease_locks
+
+
+def main(folder_path: str, marks: Path, gpus: int, seconds: float) -> None:
+    """Take, mark, hold for a moment, release; append every take to the log of this process."""
+    folder = lease_files.open_folder(folder_path)
+    chance = random.Random(os.getpid())
+    deadline = time.monotonic() + seconds
+    with (marks / f"takes.{os.getpid()}").open("w", buffering=1) as log:
+        while time.monotonic() < deadline:
+            number = chance.randrange(gpus)
+            lock = lease_locks.try_take(folder, f"GPU-{number}", {"command": "taker"})
+            if lock is None:
+                time.sleep(chance.uniform(0.002, 0.02))
+                continue
+            # Who was killed leaves its mark; its pid tells that it is gone.
+            mark = marks / f"holder.{number}"
+            other = mark.read_text() if mark.exists() else ""
+            if other and Path(f"/proc/{other}").exists():
+                print(f"GPU {number}: held by {other} and {os.getpid()}", flush=True)
+            mark.write_text(str(os.getpid()))
+            log.write(f"{number}\n")
+            time.sleep(chance.uniform(0.0, 0.005))
+            mark.unlink()
+            lock.release()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
