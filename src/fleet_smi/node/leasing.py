@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -236,18 +235,18 @@ def _as_unused(gpu: JudgedGpu) -> JudgedGpu:
     )
 
 
-@contextmanager
-def released_at_end(leased: Leased) -> Iterator[Leased]:
-    """Release the leases at the end of a block."""
-    try:
-        yield leased
-    finally:
-        leased.release()
+def take_named(folder: int, uuids: Iterable[str], details: Details) -> dict[str, LeaseLock]:
+    """Take the leases of these GPUs, whatever runs on them; those that others hold are left out."""
+    found = {uuid: lease_locks.try_take(folder, uuid, details) for uuid in uuids}
+    return {uuid: lock for uuid, lock in found.items() if lock is not None}
 
 
-def lease_details(command: str, note: str | None, until: float | None) -> Details:
+def lease_details(
+    command: str, note: str | None = None, until: float | None = None, kind: str = "run"
+) -> Details:
     """Return what is written beside a lease, for others to read."""
     return {
+        "kind": kind,
         "since": f"{time.time():.3f}",
         "until": "" if until is None else f"{until:.3f}",
         "command": os.path.basename(command),  # noqa: PTH119

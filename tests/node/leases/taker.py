@@ -11,6 +11,17 @@ from pathlib import Path
 
 from fleet_smi.node.bindings import lease_files, lease_locks
 
+_PF_EXITING = 0x4
+
+
+def _is_alive(pid: str) -> bool:
+    """Whether a process can still do something: one that is ending has lost its locks."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX" and not int(fields[6]) & _PF_EXITING
+
 
 def main(folder_path: str, marks: Path, gpus: int, seconds: float) -> None:
     """Take, mark, hold for a moment, release; append every take to the log of this process."""
@@ -27,7 +38,7 @@ def main(folder_path: str, marks: Path, gpus: int, seconds: float) -> None:
             # Who was killed leaves its mark; its pid tells that it is gone.
             mark = marks / f"holder.{number}"
             other = mark.read_text() if mark.exists() else ""
-            if other and Path(f"/proc/{other}").exists():
+            if other and _is_alive(other):
                 print(f"GPU {number}: held by {other} and {os.getpid()}", flush=True)
             mark.write_text(str(os.getpid()))
             log.write(f"{number}\n")

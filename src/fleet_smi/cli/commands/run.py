@@ -16,6 +16,7 @@ EXAMPLES = """\
   fleet-smi run -n 2 --min-free 30GiB -- python train.py
   fleet-smi run --nowait -- python eval.py         exit with 1 if none is free now
   fleet-smi run --gpu-ids 2,3 --note 'final run' -- ./train.sh
+  fleet-smi run -n 4 --detach -- python train.py   in the background; see `fleet-smi jobs`
   fleet-smi run -- docker run --rm --gpus '{docker}' image     docker gets the same GPUs
 
 The command keeps the terminal, signals and exit code. It sees only its GPUs: indices in
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--note", metavar="TEXT", help="what it is for, shown to everybody")
     add("--uuid", action="store_true", help="UUIDs instead of indices in CUDA_VISIBLE_DEVICES")
     add("--print-docker", action="store_true", help="print docker's --gpus for these on stderr")
+    add("--detach", action="store_true", help="in the background, with a log file; see jobs")
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
 
@@ -49,6 +51,13 @@ def run(args: argparse.Namespace) -> int:
     if args.max_hours is not None and not 0 < args.max_hours < 10_000:
         raise UsageError(f"--max-hours {args.max_hours:g}: must be more than 0")
     options = _options(args, command)
+    if args.detach:
+        from fleet_smi.cli import detached_jobs
+
+        lease_arguments.lease_options(args)  # what makes no sense is said here, not in the log
+        job = detached_jobs.start(args, options)
+        print(f"job {job.number}: {job.log}")
+        return 0
     from fleet_smi.cli import job_session
 
     return job_session.run_session(args, options, started_at)

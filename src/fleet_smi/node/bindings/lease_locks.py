@@ -37,6 +37,8 @@ class LeaseLock(NamedTuple):
     def release(self) -> None:
         """Give the GPU back."""
         for descriptor in self.descriptors:
+            # Not by closing alone: a forked child may still have the descriptor open.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
 
