@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.fleet import Verdict
+from fleet_smi.model.leases import list_leases
 from fleet_smi.model.privacy import mask_commands, redact_snapshot
 from fleet_smi.model.snapshot import Gpu, Lease
 from fleet_smi.model.stream_payload_builder import fleet_payload
@@ -91,3 +92,21 @@ def test_the_program_of_a_lease_is_hidden_where_names_are() -> None:
     assert hidden is not None and (hidden.command, hidden.holder) == (None, "alice")
     assert mask_commands(snapshot(LEASED), "name").gpus[0].lease == ALICE
     assert redact_snapshot(snapshot(LEASED)).gpus[0].lease == ALICE
+
+
+def test_who_uses_a_leased_gpu_without_the_lease_is_named() -> None:
+    both = (process(1, "alice", uid=1000), process(2, "bob", uid=1001))
+    busy = gpu(lease=ALICE, processes=both, busy_percent=90.0)
+    verdict = only_node(fleet_of(snapshot(busy))).gpus[0].verdict
+    assert "bob without lease" in [note.words for note in verdict.notes]
+    # In a container a process is often root's, whoever started it.
+    inside = replace(busy, processes=(process(1, "root", uid=0, container="c0ffee"),))
+    verdict = only_node(fleet_of(snapshot(inside))).gpus[0].verdict
+    assert "without_lease" not in [note.kind for note in verdict.notes]
+
+
+def test_leases_are_listed_with_those_who_have_none() -> None:
+    bob = gpu(1, processes=(process(2, "bob"),), busy_percent=90.0)
+    view = fleet_of(snapshot(gpu(0, lease=ALICE), bob, gpu(2))).view(NOON)
+    listed = [(row.uuid, row.holder, row.lease) for row in list_leases(view)]
+    assert listed == [(gpu(0).uuid, "alice", ALICE), (bob.uuid, "bob", None)]

@@ -42,9 +42,3 @@ def docker_devices(candidates: "Sequence[Candidate]") -> str:
     if candidates[0].vendor != "nvidia":
         raise UsageError("docker's --gpus is for NVIDIA GPUs alone")
     return f'"device={",".join(cuda_devices(candidates, uuid=True))}"'
-
-
-def visible_ids(environment: Mapping[str, str], vendor: str | None) -> tuple[str, ...]:
-    """Return the AMD GPUs that a scheduler or notebook has given to this process, if any."""
-    value = environment.get("ROCR_VISIBLE_DEVICES") if vendor == "amd" else None
-    return tuple([each.strip() for each in value.split(",") if each.strip()]) if value else ()

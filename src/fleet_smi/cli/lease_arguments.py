@@ -4,7 +4,6 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli.job_environment import visible_ids
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,5 +53,4 @@ def lease_options(args: argparse.Namespace) -> "LeaseOptions":
         vendor=args.vendor,
         cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
-    ids = ids or visible_ids(os.environ, args.vendor)
     return LeaseOptions(request, ids, getattr(args, "prefer_last", False))

@@ -22,6 +22,7 @@ NoteKind = Literal[
     "memory_errors",
     "reset_pending",
     "vacated",
+    "without_lease",
 ]
 
 

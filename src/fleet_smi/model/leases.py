@@ -6,9 +6,8 @@ from msgspec import Struct
 
 from fleet_smi.model.candidates import device_label
 from fleet_smi.model.fleet import FleetView, JudgedDevice, NodeView, State
-from fleet_smi.model.people import owner
 from fleet_smi.model.snapshot import Lease
-from fleet_smi.model.verdict.process_group import user_processes
+from fleet_smi.model.verdict.lease_users import users_without_lease
 
 
 class LeaseRow(Struct, frozen=True, kw_only=True):
@@ -37,7 +36,6 @@ def _node_rows(node: NodeView) -> Iterator[LeaseRow]:
 
 def _rows(node: NodeView, label: str, device: JudgedDevice) -> Iterator[LeaseRow]:
     lease, state = device.lease, device.verdict.state
-    users = dict.fromkeys(map(owner, user_processes(device)))
     if lease is not None:
         yield LeaseRow(
             node=node.name,
@@ -47,6 +45,5 @@ def _rows(node: NodeView, label: str, device: JudgedDevice) -> Iterator[LeaseRow
             state=state,
             lease=lease,
         )
-    for user in users:
-        if lease is None or user != lease.holder:
-            yield LeaseRow(node=node.name, label=label, uuid=device.uuid, holder=user, state=state)
+    for user in users_without_lease(device):
+        yield LeaseRow(node=node.name, label=label, uuid=device.uuid, holder=user, state=state)

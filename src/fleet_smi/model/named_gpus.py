@@ -1,6 +1,7 @@
 """GPUs that a user names by index or UUID. Pure."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -24,6 +25,29 @@ def only_named(view: FleetView, names: Sequence[str]) -> FleetView:
             raise UsageError(f"no GPU {name!r} here; there are {listed or 'none'}")
         found |= uuids
     return replace(view, nodes=tuple([_only(node, found) for node in view.nodes]))
+
+
+def only_visible(view: FleetView, environment: Mapping[str, str]) -> FleetView:
+    """Return the view without the AMD and Intel GPUs that the environment hides.
+
+    For NVIDIA, `GpuRequest.cuda_visible_devices` says so.
+    """
+    rocr = environment.get("ROCR_VISIBLE_DEVICES") or environment.get("HIP_VISIBLE_DEVICES")
+    selector = re.fullmatch(r"level_zero:([\d,]+)", environment.get("ONEAPI_DEVICE_SELECTOR", ""))
+    visible = {"amd": rocr, "intel": selector[1] if selector else None}
+    if not any(visible.values()):
+        return view
+    names = {vendor: value.split(",") for vendor, value in visible.items() if value}
+    nodes = [
+        replace(node, gpus=tuple([gpu for gpu in node.gpus if _is_named(gpu, names)]))
+        for node in view.nodes
+    ]
+    return replace(view, nodes=tuple(nodes))
+
+
+def _is_named(gpu: JudgedGpu, names: Mapping[str, list[str]]) -> bool:
+    given = names.get(gpu.vendor)
+    return given is None or any(_named(gpu, name.strip()) for name in given)
 
 
 def _named(gpu: JudgedGpu, name: str) -> set[str]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fleet_smi.errors import NotPresent, StateError, Unmet
 from fleet_smi.model.candidates import Candidate, GpuRequest
 from fleet_smi.model.fleet import FleetView, JudgedGpu, Verdict, devices_of
-from fleet_smi.model.named_gpus import only_named
+from fleet_smi.model.named_gpus import only_named, only_visible
 from fleet_smi.model.select import Offer, find_offer
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.node.bindings import lease_files, lease_locks
@@ -118,7 +118,7 @@ class LeaseTaker:
 
     def attempt(self) -> Leased | None:
         """Take the GPUs now; `None` where that is not possible, with the `reason`."""
-        view = only_named(self._view(), self._options.gpu_ids)
+        view = only_visible(only_named(self._view(), self._options.gpu_ids), os.environ)
         offer = self._offer(view)
         if self._ticket is None and (offer.unmet or waiters_ahead(self._folder, None)):
             self._join_queue(view)

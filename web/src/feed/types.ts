@@ -367,7 +367,7 @@ export interface NodesView {
 }
 
 export interface Note {
-  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated";
+  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
   words: string;
   user: string | null;
   idle_seconds: number | null;
@@ -649,5 +649,5 @@ export interface VerdictPayload {
   was: string | null;
   users: string[] | null;
   idle_since: number | null;
-  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated")[];
+  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
 }
