@@ -145,7 +145,10 @@ def test_who_waits_gets_the_gpu_when_it_is_released(start: Start) -> None:
     assert first_line(first) == "1,2,3"
     second = start("-n", "2")
     assert second.stderr is not None
-    assert "waiting for 2 GPUs" in second.stderr.readline()
+    waiting = second.stderr.readline()
+    assert "waiting for 2 GPUs" in waiting
+    # Who has them: GPU 0 is used without a lease.
+    assert ":0 " in waiting and "without lease, " in waiting
     # Later, and smaller: nothing is free, and it must not pass the one who came first.
     third = start("-n", "2")
     assert third.stderr is not None
@@ -204,3 +207,25 @@ def test_the_last_gpus_are_preferred(env: dict[str, str]) -> None:
     run_fleet_smi("run", "--gpu-ids", "2", "--", "true", env=env)
     done = run_fleet_smi("run", "--prefer-last", "--", "sh", "-c", SHOW, env=env)
     assert done.stdout == "2 PCI_BUS_ID\n"
+
+
+def test_ctrl_c_while_waiting_leaves_nothing_behind(start: Start, lease_dir: Path) -> None:
+    assert first_line(start("-n", "2")) == "1,2"
+    waiting = start("-n", "2")
+    assert waiting.stderr is not None
+    assert "waiting for 2 GPUs" in waiting.stderr.readline()
+    # One of the two that it wants is free, and stays so.
+    assert len(held_uuids(lease_dir)) == 2
+    waiting.send_signal(signal.SIGINT)
+    assert waiting.wait() == 130
+    assert list(lease_dir.glob("*.queue")) == []
+    assert first_line(start("--nowait")) == "3"
+
+
+def test_declared_hours_warn_and_never_kill(start: Start) -> None:
+    job = start("--max-hours", "0.0001")
+    assert first_line(job)
+    assert job.stderr is not None
+    assert "--max-hours are over: the job runs on" in job.stderr.readline()
+    job.communicate("end\n")
+    assert job.returncode == 0

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fleet_smi.errors import NotPresent, StateError, Unmet
 from fleet_smi.model.candidates import Candidate, GpuRequest
 from fleet_smi.model.fleet import FleetView, JudgedGpu, Verdict, devices_of
+from fleet_smi.model.leases import list_leases
 from fleet_smi.model.named_gpus import only_named, only_visible
 from fleet_smi.model.select import Offer, find_offer
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -21,6 +22,7 @@ from fleet_smi.node.bindings.proc_files import in_pid_namespace
 _POLL_SECONDS = 1.0
 _POLL_SECONDS_PER_PLACE = 0.25
 _MAX_POLL_SECONDS = 5.0
+_MAX_OCCUPANTS = 8
 _UNUSED = Verdict(state="free", reason="", since=0.0)
 
 Details = dict[str, str]
@@ -124,7 +126,7 @@ class LeaseTaker:
             self._join_queue(view)
         self._ahead = waiters_ahead(self._folder, self._ticket) if self._ticket else []
         if offer.unmet is not None:
-            self.reason = offer.unmet + self._queue_text()
+            self.reason = offer.unmet + _occupants(view) + self._queue_text()
             return None
         needed = _needed_by(self._ahead, offer.offered)
         if needed and len(offer.offered) < needed + self._options.request.count:
@@ -223,6 +225,17 @@ def _needed_by(ahead: list[Waiter], offered: tuple[Candidate, ...]) -> int:
             for waiter in ahead
         ]
     )
+
+
+def _occupants(view: FleetView) -> str:
+    """Say who has the GPUs: with a lease, or without."""
+    rows = list_leases(view)
+    texts = [
+        f"{row.label} {row.holder}{'' if row.lease else ' without lease'}"
+        for row in rows[:_MAX_OCCUPANTS]
+    ]
+    more = f" and {len(rows) - _MAX_OCCUPANTS} more" if len(rows) > _MAX_OCCUPANTS else ""
+    return f" ({', '.join(texts)}{more})" if texts else ""
 
 
 def _as_unused(gpu: JudgedGpu) -> JudgedGpu:

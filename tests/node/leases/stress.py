@@ -30,6 +30,9 @@ def run_stress(folder: Path, takers: int, gpus: int, seconds: float) -> StressRe
     """Run takers, kill one at random again and again, start another, and count."""
     leases, marks = folder / "leases", folder / "marks"
     marks.mkdir()
+    for each in (folder, marks):
+        each.chmod(0o777)
+    os.close(open_folder(str(leases)))  # of this user: root, where the takers are others
     command = [sys.executable, "-m", "tests.node.leases.taker", str(leases), str(marks), str(gpus)]
     deadline, kills = time.monotonic() + seconds, 0
     output = folder / "output"

@@ -12,6 +12,7 @@ from pathlib import Path
 from fleet_smi.node.bindings import lease_files, lease_locks
 
 _PF_EXITING = 0x4
+_FIRST_UID, _USERS = 20_000, 3
 
 
 def _is_alive(pid: str) -> bool:
@@ -25,6 +26,9 @@ def _is_alive(pid: str) -> bool:
 
 def main(folder_path: str, marks: Path, gpus: int, seconds: float) -> None:
     """Take, mark, hold for a moment, release; append every take to the log of this process."""
+    if os.geteuid() == 0:
+        # Several users: each has files of their own, and locks those of all.
+        os.setuid(_FIRST_UID + os.getpid() % _USERS)
     folder = lease_files.open_folder(folder_path)
     chance = random.Random(os.getpid())
     deadline = time.monotonic() + seconds
@@ -40,10 +44,12 @@ def main(folder_path: str, marks: Path, gpus: int, seconds: float) -> None:
             other = mark.read_text() if mark.exists() else ""
             if other and _is_alive(other):
                 print(f"GPU {number}: held by {other} and {os.getpid()}", flush=True)
+            # Another user may have left the mark that it replaces.
+            mark.unlink(missing_ok=True)
             mark.write_text(str(os.getpid()))
             log.write(f"{number}\n")
             time.sleep(chance.uniform(0.0, 0.005))
-            mark.unlink()
+            mark.unlink(missing_ok=True)
             lock.release()
 
 
