@@ -14,6 +14,7 @@ from fleet_smi.paths import user_name
 from sim.scenario import GIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.cli.program import assert_error_line, run_fleet_smi, run_gpus
 from tests.machines import UserProcesses, wait_until
+from tests.node.file_trees import Content, drm_card, write_tree
 from tests.node.leases.held import held_uuids
 from tests.sim.fixtures import Simulated
 
@@ -229,3 +230,22 @@ def test_declared_hours_warn_and_never_kill(start: Start) -> None:
     assert "--max-hours are over: the job runs on" in job.stderr.readline()
     job.communicate("end\n")
     assert job.returncode == 0
+
+
+def test_an_amd_card_is_leased(tmp_path: Path, lease_dir: Path) -> None:
+    memory: dict[str, Content] = {
+        "mem_info_vram_total": str(16 * GIB),
+        "mem_info_vram_used": "0",
+        "gpu_busy_percent": "0",
+    }
+    card = drm_card("amdgpu", files=memory)
+    root = write_tree(tmp_path / "root", card | {"proc/stat": "btime 1"})
+    env = os.environ | {
+        "FLEET_SMI_NODE_ROOT": str(root),
+        "FLEET_SMI_NODE_LEASE_DIR": str(lease_dir),
+    }
+    nested = f"echo $ROCR_VISIBLE_DEVICES; {sys.executable} -m fleet_smi run --nowait -- true"
+    done = run_fleet_smi("run", "--nowait", "--", "sh", "-c", nested, env=env)
+    assert done.stdout == "0\n", done.stderr
+    # Within the job, the only card is taken: also without a UUID of its own.
+    assert done.returncode == 1

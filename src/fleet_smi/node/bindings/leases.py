@@ -1,12 +1,16 @@
 """Leases binding: who holds a lock on which GPU, by what the kernel says of its locks."""
 
 import os
+from functools import lru_cache
 from typing import Any
 
 from fleet_smi.errors import NotPresent, ReadFailed
 from fleet_smi.node.bindings.lease_files import find_folder, list_files, read_details
 from fleet_smi.node.bindings.proc_files import parse_count
 from fleet_smi.paths import user_name
+
+# A name service may be slow, and this is read every second.
+_name_of = lru_cache(maxsize=256)(user_name)
 
 
 def read(root: str = "/", folder: str | None = None) -> list[dict[str, Any]]:
@@ -74,7 +78,7 @@ def _row(
         "uuid": uuid,
         "pid": pid,
         "uid": uid,
-        "user": None if uid is None else user_name(uid),
+        "user": None if uid is None else _name_of(uid),
         "changed_at": file.changed_at,
         "is_own": is_own,
         # What another user wrote says nothing about this holder.
