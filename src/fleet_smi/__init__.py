@@ -9,10 +9,19 @@
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Fleet", "__version__", "available_gpus", "free", "gpu_info", "gpus", "snapshot"]
+__all__ = [
+    "Fleet",
+    "__version__",
+    "available_gpus",
+    "free",
+    "gpu_info",
+    "gpus",
+    "lease",
+    "snapshot",
+]
 
 if TYPE_CHECKING:
-    from fleet_smi.api import Fleet, available_gpus, free, gpu_info, gpus, snapshot
+    from fleet_smi.api import Fleet, available_gpus, free, gpu_info, gpus, lease, snapshot
 
 
 def __getattr__(name: str) -> object:

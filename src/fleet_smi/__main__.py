@@ -15,7 +15,9 @@ _IMPORT_POLL_SECONDS = 0.01
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
-        signal.signal(signal.SIGINT, _interrupt)
+        # A shell script ignores it for what it runs in the background.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, _interrupt)
         signal.signal(signal.SIGALRM, _interrupt)
         _open_streams()
         from fleet_smi.cli.main import main as run

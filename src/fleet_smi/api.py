@@ -6,7 +6,11 @@ a program that calls repeatedly also learns which GPUs are only held.
 """
 
 import os
+import sys
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, TypedDict
 
 from fleet_smi import config
@@ -23,7 +27,7 @@ from fleet_smi.model.units import MIB, parse_memory
 from fleet_smi.node.reader import Reader
 from fleet_smi.node.reader_process import spawn_worker
 
-__all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "snapshot"]
+__all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "lease", "snapshot"]
 
 
 class _LocalMachine:
@@ -86,6 +90,47 @@ def free(
         cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
     return require_offer(_view(), request, _machine.fleet().thresholds).offered
+
+
+@contextmanager
+def lease(
+    n: int = 1,
+    *,
+    min_free: str | int | None = None,
+    model: str | None = None,
+    timeout: float | None = None,
+    note: str | None = None,
+) -> Iterator[tuple[Candidate, ...]]:
+    """Take `n` free GPUs of this machine for a block, as `fleet-smi run` does for a command.
+
+    Wait for them as long as it takes, or `timeout` seconds and then raise `fleet_smi.errors.Unmet`
+    (0: do not wait). Nobody else who takes leases gets them meanwhile. Set CUDA_VISIBLE_DEVICES
+    before CUDA is used: `",".join(gpu.uuid for gpu in gpus)`.
+    """
+    from fleet_smi.node import leasing
+
+    request = GpuRequest(
+        count=n,
+        min_free_bytes=_bytes(min_free),
+        model=model,
+        cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+    check_request(request)
+    if n < 1:
+        raise UsageError(f"{n} GPUs cannot be leased: request one or more")
+    folder = leasing.open_lease_folder(config.load().node.lease_dir)
+    details = leasing.lease_details(sys.argv[0] or "python", note)
+    options = leasing.LeaseOptions(request)
+    thresholds = _machine.fleet().thresholds
+    taker = leasing.LeaseTaker(folder, _view, thresholds, options, details, time.time())
+    try:
+        leased = taker.wait(timeout, lambda _: None)
+        try:
+            yield leased.candidates
+        finally:
+            leased.release()
+    finally:
+        os.close(folder)
 
 
 class Fleet:

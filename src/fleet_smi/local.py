@@ -28,7 +28,9 @@ def create_sources(settings: Settings) -> list["Source"]:
     # Not a fork: a hub has threads.
     node = settings.node
     reader = Reader(spawn_worker, driver_deadlines(node))
-    sampler = Sampler(reader, root=node.root, name=node.name, labels=node.labels)
+    sampler = Sampler(
+        reader, root=node.root, name=node.name, labels=node.labels, lease_dir=node.lease_dir
+    )
     return [SelfSource(sampler.sample, settings.agent.interval)]
 
 
@@ -60,6 +62,7 @@ class LocalFleet:
             traffic=traffic,
             patient=patient,
             name=settings.node.name,
+            lease_dir=settings.node.lease_dir,
         )
         # The reader works while the command still imports what it shows the result with.
         self._sampler.prefetch()

@@ -108,6 +108,7 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
         "processes_hidden": False,
         "reported_by": None,
         "fault": None,
+        "lease": None,
         "unread": {},
     }
 

@@ -185,14 +185,15 @@ def test_every_shell_example_parses(example: str) -> None:
 
 
 @pytest.fixture
-def example_machine(people: UserProcesses, simulated: Simulated) -> dict[str, str]:
+def example_machine(people: UserProcesses, simulated: Simulated, tmp_path: Path) -> dict[str, str]:
     """The machine of the examples on the Python page."""
     work = SimProcess(pid=people.start(), memory=59 * GIB, sm=95)
     busy = SimGpu(memory_used=60 * GIB, util_gpu=96, power_usage=628_000, processes=[work])
     free = SimGpu(memory_used=4 * MIB, temperature=31)
     ghost = SimGpu(memory_used=71 * GIB, power_usage=74_000)
     warm = SimGpu(memory_used=4 * MIB, temperature=45)
-    return simulated(Scenario(gpus=[busy, free, ghost, warm]))
+    env = simulated(Scenario(gpus=[busy, free, ghost, warm]))
+    return env | {"FLEET_SMI_NODE_LEASE_DIR": str(tmp_path / "leases")}
 
 
 def test_the_doctests_of_the_python_page_pass(

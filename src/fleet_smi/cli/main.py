@@ -12,6 +12,11 @@ from fleet_smi.errors import DeliveryError, FleetError, UsageError
 COMMANDS: dict[str, str] = {
     "status": "show all GPUs as a table (the default command)",
     "free": "find free GPUs, best first, ready for CUDA_VISIBLE_DEVICES",
+    "run": "take free GPUs of this machine and run a command on them, in turn",
+    "jobs": "list, follow or cancel your jobs that `run --detach` started here",
+    "claim": "lease the GPUs on which a process of yours already runs",
+    "leases": "list who has leased which GPU, and who uses one without a lease",
+    "release": "give back what `claim` or `free --hold` has leased",
     "who": "show who uses GPUs: how many, since when, how many of them idle",
     "history": "show a timeline of each GPU (needs a hub)",
     "report": "GPU-hours, load, idle time, energy and cost over a period (needs a hub)",

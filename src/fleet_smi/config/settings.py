@@ -28,6 +28,7 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
     commands: CommandVisibility
     driver_timeout: float
     driver_init_timeout: float
+    lease_dir: str | None
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):

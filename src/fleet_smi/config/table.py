@@ -24,6 +24,8 @@ _PIN = "the hub's certificate, from its join line"
 _SITES, _SITE_PIN = {"berlin": "https://hub.example.org:7070"}, {"berlin": f"sha256:{'0' * 64}"}
 _SITE_TOKENS, _SITE_PINS = "a file with a token for each of them", "the certificates of these hubs"
 
+_LEASE_DIR = "the folder with the locks of leased GPUs"
+
 SETTINGS: tuple[Setting, ...] = (
     Setting("node", "name", value_types.NAME, None, "the name of this machine", "gpu01"),
     Setting("node", "root", value_types.FOLDER, "/", "the folder with /proc and /sys"),
@@ -31,6 +33,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("node", "commands", value_types.COMMANDS, "full", _COMMANDS),
     Setting("node", "driver_timeout", value_types.INTERVAL, 10.0, _DRIVER_TIMEOUT),
     Setting("node", "driver_init_timeout", value_types.INTERVAL, 60.0, _DRIVER_INIT_TIMEOUT),
+    Setting("node", "lease_dir", value_types.PATH, None, _LEASE_DIR, "/run/lock"),
     Setting("agent", "to", value_types.HUB_URLS, None, _TO, "https://hub:7070"),
     Setting(
         "agent",

@@ -22,6 +22,7 @@ NoteKind = Literal[
     "memory_errors",
     "reset_pending",
     "vacated",
+    "without_lease",
 ]
 
 
@@ -67,6 +68,11 @@ class JudgedGpu(Gpu, frozen=True, kw_only=True):
 
 
 JudgedDevice = JudgedGpu | JudgedInstance
+
+
+def devices_of(gpu: JudgedGpu) -> tuple[JudgedDevice, ...]:
+    """Return a GPU and its MIG instances."""
+    return (gpu, *gpu.instances)
 
 
 class NodeView(Struct, frozen=True, kw_only=True, gc=False):

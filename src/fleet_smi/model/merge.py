@@ -1,6 +1,6 @@
 """Merging of what several collectors read: a device, its processes, and its host."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from fleet_smi.model.snapshot import (
     FaultKind,
     Gpu,
     Host,
+    Lease,
     Process,
     Snapshot,
 )
@@ -70,6 +71,18 @@ def with_hidden_processes(gpu: Gpu) -> Gpu:
         instances=instances,
         unread=gpu.unread if gpu.processes else unread,
     )
+
+
+def with_leases(gpu: Gpu, leases: Mapping[str, Lease]) -> Gpu:
+    """Add the leases of a GPU and its instances, by UUID."""
+    if gpu.instances:
+        instances = [
+            replace(each, lease=leases[each.uuid]) if each.uuid in leases else each
+            for each in gpu.instances
+        ]
+        gpu = replace(gpu, instances=tuple(instances))
+    lease = leases.get(gpu.uuid)
+    return gpu if lease is None else replace(gpu, lease=lease)
 
 
 def with_node_scoped_uuid(gpu: Gpu, node_id: str) -> Gpu:

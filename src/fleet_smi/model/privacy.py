@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.redaction.redact import may_have_secrets, redact
-from fleet_smi.model.snapshot import Gpu, Instance, Process, Snapshot
+from fleet_smi.model.snapshot import Gpu, Instance, Lease, Process, Snapshot
 
 ProcessTransform = Callable[[Process], Process]
 View = TypeVar("View", FleetView, NodeView, Snapshot)
@@ -27,7 +27,7 @@ def redact_snapshot(snapshot: Snapshot) -> Snapshot:
     cannot know that a report is from one of them, nor from which version.
     """
     # One test of all lines together: most nodes have nothing that looks like a secret.
-    lines = "\n".join(_process_texts(snapshot))
+    lines = "\n".join(_texts(snapshot))
     return _machine(snapshot, _without_secrets) if may_have_secrets(lines) else snapshot
 
 
@@ -42,7 +42,7 @@ def mask_commands(view: View, visibility: CommandVisibility) -> View:
     return _machine(view, change)
 
 
-def _process_texts(snapshot: Snapshot) -> Iterator[str]:
+def _texts(snapshot: Snapshot) -> Iterator[str]:
     for gpu in snapshot.gpus:
         devices: tuple[Gpu | Instance, ...] = (gpu, *gpu.instances) if gpu.instances else (gpu,)
         for device in devices:
@@ -51,6 +51,8 @@ def _process_texts(snapshot: Snapshot) -> Iterator[str]:
                     yield process.command
                 if process.name:
                     yield process.name
+            if (lease := device.lease) is not None:
+                yield f"{lease.command}\n{lease.note}"
 
 
 def _without_secrets(process: Process) -> Process:
@@ -89,10 +91,22 @@ def _gpu(gpu: Gpu, change: ProcessTransform) -> Gpu:
 
 
 def _device(device: _Device, change: ProcessTransform) -> _Device:
+    if device.lease is not None:
+        device = _with_lease(device, device.lease, change)
     if not device.processes:
         return device
     processes = _unless_same(device.processes, [change(process) for process in device.processes])
     return device if processes is device.processes else replace(device, processes=processes)
+
+
+def _with_lease(device: _Device, lease: Lease, change: ProcessTransform) -> _Device:
+    """Return the device with what may be shown of its lease: a program's name, and a note."""
+    # A lease has no command line, only the name of the program: it is treated as a name.
+    shown = change(Process(pid=0, kind="compute", name=lease.command))
+    note = lease.note and redact(lease.note)
+    if shown.name == lease.command and note == lease.note:
+        return device
+    return replace(device, lease=replace(lease, command=shown.name, note=note))
 
 
 def _unless_same(old: tuple[_Item, ...], new: list[_Item]) -> tuple[_Item, ...]:

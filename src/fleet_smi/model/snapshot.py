@@ -61,6 +61,25 @@ class Fault(Struct, frozen=True, kw_only=True, gc=False):
     since: float | None = None
 
 
+class Lease(Struct, frozen=True, kw_only=True, gc=False):
+    """A claim on a GPU or instance, made before its work is visible.
+
+    `holder` is the user that holds it by what the kernel says; `command`, `note` and `until` are
+    what the holder wrote beside it. `scheduler` and `job` are given where a batch system (Slurm)
+    has allocated the GPU.
+    """
+
+    holder: str
+    taken_at: float
+    scheduler: str | None = None
+    job: str | None = None
+    uid: int | None = None
+    pid: int | None = None
+    until: float | None = None
+    command: str | None = None
+    note: str | None = None
+
+
 class Instance(Struct, frozen=True, kw_only=True, gc=False):
     """A MIG instance: a slice of a GPU with its own memory and processes."""
 
@@ -74,6 +93,7 @@ class Instance(Struct, frozen=True, kw_only=True, gc=False):
     busy_percent: float | None = None
     processes: tuple[Process, ...] | None = None
     more_processes: int = 0
+    lease: Lease | None = None
     unread: dict[str, str] = {}
 
 
@@ -135,6 +155,7 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     processes_hidden: bool = False
     reported_by: str | None = None
     fault: Fault | None = None
+    lease: Lease | None = None
     unread: dict[str, str] = {}
 
 

@@ -46,6 +46,7 @@ def static_part(snapshot: Snapshot, processes: Sequence[Process]) -> tuple[objec
                 gpu.processes_hidden,
                 gpu.reported_by,
                 gpu.fault,
+                gpu.lease,
                 gpu.unread,
                 # `None` is another thing than an empty list.
                 None if gpu.processes is None else len(gpu.processes),
@@ -98,6 +99,7 @@ def _static_instance(instance: Instance) -> tuple[object, ...]:
         instance.profile,
         instance.memory_total_bytes,
         instance.more_processes,
+        instance.lease,
         instance.unread,
         None if instance.processes is None else len(instance.processes),
     )

@@ -6,7 +6,7 @@ from itertools import chain
 from fleet_smi.model.card_size import device_gigabytes
 from fleet_smi.model.fleet import FleetView, NodeView, State, Verdict
 from fleet_smi.model.people import owners
-from fleet_smi.model.snapshot import Gpu, Instance, Process
+from fleet_smi.model.snapshot import Gpu, Instance, Lease, Process
 from fleet_smi.model.snapshot_figures import GPU_FIELDS, HOST_FIELDS, Column, SnapshotFigures
 from fleet_smi.model.stream_payload import (
     DeviceFigures,
@@ -151,7 +151,7 @@ def gpu_payload(
         name=gpu.name,
         memory_total_mebibytes=to_mebibytes(gpu.memory_total_bytes),
         nominal_gigabytes=device_gigabytes(gpu),
-        verdict=_verdict(verdict, unique_processes(gpu), sampled_at),
+        verdict=_verdict(verdict, unique_processes(gpu), sampled_at, gpu.lease),
         instances=_instances(gpu, verdicts, sampled_at) if gpu.instances else (),
     )
 
@@ -164,15 +164,20 @@ def _instances(
             uuid=instance.uuid,
             profile=instance.profile,
             memory_total_mebibytes=to_mebibytes(instance.memory_total_bytes),
-            nominal_gigabytes=device_gigabytes(instance),
-            verdict=_verdict(verdicts[instance.uuid], instance.processes, sampled_at),
+        nominal_gigabytes=device_gigabytes(gpu),
+            verdict=_verdict(
+                verdicts[instance.uuid], instance.processes, sampled_at, instance.lease
+            ),
         )
         for instance in gpu.instances
     )
 
 
 def _verdict(
-    verdict: Verdict, processes: Sequence[Process] | None, sampled_at: float
+    verdict: Verdict,
+    processes: Sequence[Process] | None,
+    sampled_at: float,
+    lease: Lease | None,
 ) -> VerdictPayload:
     state, idle = verdict.state, verdict.idle_seconds
     # The reason for a broken GPU says already what it was.
@@ -183,13 +188,20 @@ def _verdict(
     return VerdictPayload(
         state=state,
         since=verdict.since,
-        reason=None if redundant else verdict.reason,
+        reason=None if redundant else _steady_reason(verdict, lease),
         was=was,
         users=users,
         # A time, not a duration: it stays the same, and sends no event, while the GPU stays idle.
         idle_since=None if idle is None else round(sampled_at - idle),
         notes=tuple([note.kind for note in verdict.notes]) if verdict.notes else (),
     )
+
+
+def _steady_reason(verdict: Verdict, lease: Lease | None) -> str:
+    """Return the reason; under a lease without its age, which would send an event each second."""
+    if lease is None or verdict.state != "leased" or lease.scheduler is not None:
+        return verdict.reason
+    return f"taken by {lease.holder}" + (f": {lease.note}" if lease.note else "")
 
 
 def visible_users(state: State, processes: Sequence[Process] | None) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from fleet_smi.model.snapshot import Gpu, Host, Process
+from fleet_smi.model.snapshot import Gpu, Host, Lease, Process
 
 
 class SnapshotPart(Struct, frozen=True, kw_only=True):
@@ -18,6 +18,7 @@ class SnapshotPart(Struct, frozen=True, kw_only=True):
     name: str | None = None
     boot_id: str | None = None
     processes: dict[int, Process] = {}
+    leases: dict[str, Lease] = {}
 
 
 class Collector(Protocol):

@@ -41,6 +41,7 @@ class Sampler:
         name: str | None = None,
         run_id: str | None = None,
         labels: Mapping[str, str] | None = None,
+        lease_dir: str | None = None,
     ) -> None:
         self._reader = reader
         self._root = root
@@ -50,6 +51,7 @@ class Sampler:
         self._name = name
         self._run_id = run_id
         self._labels = dict(labels or {})
+        self._lease_dir = lease_dir
         self._sequence = 0
         # Runs of what failed or is absent, repeated in each snapshot until it is tried again.
         self._skipped: dict[str, CollectorRun] = {}
@@ -97,6 +99,7 @@ class Sampler:
         arguments: dict[str, dict[str, Any]] = {
             "nvidia": {"traffic": self._traffic},
             "processes": {"pids": None},
+            "leases": {"folder": self._lease_dir},
         }
         return [
             (subject, {"root": self._root, **arguments.get(subject, {})})

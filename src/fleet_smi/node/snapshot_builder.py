@@ -14,6 +14,7 @@ from fleet_smi.model.merge import (
     fault_kind,
     with_hidden_processes,
     with_host_memory,
+    with_leases,
     with_node_scoped_uuid,
     with_process_details,
 )
@@ -206,6 +207,9 @@ class SnapshotBuilder:
         gpus = [with_node_scoped_uuid(with_host_memory(gpu, host), node_id) for gpu in self._gpus]
         if host.pid_namespace:
             gpus = [with_hidden_processes(gpu) for gpu in gpus]
+        leases = {key: lease for part in self._parts for key, lease in part.leases.items()}
+        if leases:
+            gpus = [with_leases(gpu, leases) for gpu in gpus]
         return Snapshot(
             node_id=node_id,
             name=name,

@@ -23,6 +23,7 @@ FIELD_RANGES: dict[str, tuple[float, float]] = RANGES | {
     "sent_at": _TIME,
     "booted_at": _TIME,
     "since": _TIME,
+    "until": _TIME,
     "interval_seconds": (0.01, 7 * 86_400),
     "sequence": (0, 2**53),  # exact in JSON readers that use doubles
     "cpu_count": (1, 65_536),

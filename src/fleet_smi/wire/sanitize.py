@@ -62,6 +62,7 @@ def _texts(snapshot: Snapshot) -> tuple[Any, ...]:
                 gpu.reported_by,
                 gpu.instances,
                 gpu.fault,
+                gpu.lease,
                 gpu.unread,
             )
             for gpu in gpus

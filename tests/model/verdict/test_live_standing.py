@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.model.snapshot import Fault, Gpu
+from fleet_smi.model.snapshot import Fault, Gpu, Lease
 from fleet_smi.model.units import GIB, MIB
 from fleet_smi.model.verdict.hysteresis import SampleTiming, apply_sample
 from fleet_smi.model.verdict.live_standing import NO_SAMPLE, LiveStanding, SampleStep
@@ -14,6 +14,7 @@ from tests.builders import NOON, gpu, instance, process
 
 # A state depends on these; another value is judged in full.
 COMPARED: dict[str, Any] = {
+    "lease": Lease(holder="alice", taken_at=NOON),
     "fault": Fault(kind="lost", detail=""),
     "ecc_uncorrected": 2,
     "ecc_contained": True,

@@ -263,6 +263,7 @@ export interface JudgedGpu {
   processes_hidden: boolean;
   reported_by: string | null;
   fault: Fault | null;
+  lease: Lease | null;
   unread: Record<string, string>;
   verdict: Verdict;
 }
@@ -278,8 +279,21 @@ export interface JudgedInstance {
   busy_percent: number | null;
   processes: Process[] | null;
   more_processes: number;
+  lease: Lease | null;
   unread: Record<string, string>;
   verdict: Verdict;
+}
+
+export interface Lease {
+  holder: string;
+  taken_at: number;
+  scheduler: string | null;
+  job: string | null;
+  uid: number | null;
+  pid: number | null;
+  until: number | null;
+  command: string | null;
+  note: string | null;
 }
 
 export interface Meaning {
@@ -356,7 +370,7 @@ export interface NodesView {
 }
 
 export interface Note {
-  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated";
+  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
   words: string;
   user: string | null;
   idle_seconds: number | null;
@@ -650,5 +664,5 @@ export interface VerdictPayload {
   was: string | null;
   users: string[] | null;
   idle_since: number | null;
-  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated")[];
+  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
 }

@@ -106,6 +106,7 @@ def _agent(args: argparse.Namespace, reader: Reader) -> "Agent":
         name=node.name,
         run_id=os.urandom(8).hex(),
         labels=node.labels,
+        lease_dir=node.lease_dir,
     )
     sampler.prefetch()
     _log_to_stderr()

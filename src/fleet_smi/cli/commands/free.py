@@ -22,6 +22,7 @@ EXAMPLES = """\
   gpu=$(fleet-smi free -n 1) && CUDA_VISIBLE_DEVICES=$gpu python train.py   (only if one is free)
   fleet-smi free -n 2 --min-free 80GiB --model H100
   fleet-smi free --uuid          UUIDs instead of indices: independent of CUDA's device order
+  fleet-smi free -n 1 --hold 5m  take it for 5 minutes: a notebook is about to start
   fleet-smi free -v              what is offered, and why the rest is not
   fleet-smi free -n 4 --same-node --ssh-line   with a hub: the ssh command to get there
   fleet-smi free --policy memory what nvgpu would offer: at most 20 % of memory used
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-used", type=float, metavar="PERCENT", default=20.0, help="for --policy memory (20)")
     add("--same-node", action="store_true", help="all GPUs on one node")
     add("--uuid", action="store_true", help="print UUIDs instead of indices")
+    add("--hold", metavar="TIME", help="lease them for so long, like 5m, until you have started")
     add("--ssh-line", action="store_true", help="print an ssh command that opens a shell there")
     add("-v", "--why", action="store_true", help="explain why each GPU is offered or not")
     add("--json", action="store_true", help="offered and rejected GPUs, as JSON")
@@ -65,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-n {args.count}: must be 1 or more")
     if not 0 <= args.max_used <= 100:
         raise UsageError(f"--max-used {args.max_used:g}: must be 0 to 100 percent")
+    if args.hold is not None:
+        return _hold(args)
     # Selected before the imports below: its reader process loads the driver meanwhile.
     fleet = fleet_source.select_fleet(args)
     from fleet_smi.model.candidates import GpuRequest
@@ -96,6 +100,15 @@ def run(args: argparse.Namespace) -> int:
         failures = [] if local is None else [text for node in local.nodes for text in node.failures]
         raise Unmet("; ".join([offer.unmet, *failures]))
     return 0
+
+
+def _hold(args: argparse.Namespace) -> int:
+    """Lease the best free GPUs of this machine for a while, and print them."""
+    if args.hub or args.ssh or args.dir or args.at or args.ssh_line or args.json or args.why:
+        raise UsageError("--hold leases GPUs of this machine: without a hub, --ssh, --json or -v")
+    from fleet_smi.cli import lease_holder
+
+    return lease_holder.hold_free(args)
 
 
 def _find_offer(

@@ -137,6 +137,8 @@ def apply_hysteresis(
     if _may_follow_an_exit(standing.verdict, verdict) or _is_driver_slow(window):
         is_event = False
     lasted, hold = window.last_at - disagreed_from, hold_seconds(returns, thresholds, ended=ended)
+    if _has_lease_ended(standing, window):
+        hold = 0.0
     settled = disagreed >= thresholds.settle_samples or (
         not _is_driver_slow(window)
         and _has_lasted(standing, window, verdict, lasted, thresholds.settle_seconds)
@@ -184,13 +186,23 @@ def _returns(
 
 
 def _has_use_ended(standing: Standing, window: Window) -> bool:
-    """Return whether the hardware changed, or a process is gone that was no mere service."""
+    """Return whether hardware or lease changed, or a process is gone that was no mere service."""
     if not window.ended:
         return False
     group = standing.group
     # A checkpoint has no summary of the processes: which of them are services is not known then.
     is_known = bool(group.pids)
-    return group.computes or not is_known or standing.window.hardware != window.hardware
+    before = standing.window
+    if before.hardware != window.hardware or before.lease_holder != window.lease_holder:
+        return True
+    return group.computes or not is_known
+
+
+def _has_lease_ended(standing: Standing, window: Window) -> bool:
+    """Return whether the GPU was leased and its holder has released it: that is no flapping."""
+    before = standing.window.lease_holder
+    is_gone = before is not None and before != window.lease_holder
+    return is_gone and standing.verdict.state == "leased"
 
 
 def _is_list_missing(window: Window, group: ProcessGroup, thresholds: Thresholds) -> bool:

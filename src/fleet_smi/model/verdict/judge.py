@@ -6,10 +6,10 @@ Silence and leases come after the rules: they replace a verdict, and do not chan
 
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.model.fleet import Verdict
-from fleet_smi.model.snapshot import Gpu, Instance
+from fleet_smi.model.snapshot import Gpu, Instance, Lease
 from fleet_smi.model.units import format_duration
 from fleet_smi.model.verdict import reasons
 from fleet_smi.model.verdict.notes import notes_for
@@ -30,18 +30,6 @@ __all__ = [
     "judge_instance",
     "silence_timeout",
 ]
-
-
-class Lease(Struct, frozen=True, kw_only=True, gc=False):
-    """A claim on a GPU, made before its work is visible.
-
-    `scheduler` and `job` are given where a batch system (Slurm) has allocated the GPU.
-    """
-
-    holder: str
-    taken_at: float
-    scheduler: str | None = None
-    job: str | None = None
 
 
 def judge(
@@ -88,7 +76,7 @@ def judge_instance(
 
 
 def decide(inputs: VerdictInput, previous: Verdict | None) -> Verdict:
-    """Make a verdict from the first rule that applies, leaving silence and leases aside."""
+    """Make a verdict from the first rule that applies and the lease of the device, if any."""
     result = apply_rules(inputs)
     reason = result.reason
     if inputs.gpu.reported_by is not None and "as reported by" not in reason:
@@ -96,13 +84,15 @@ def decide(inputs: VerdictInput, previous: Verdict | None) -> Verdict:
     state, since = result.state, inputs.now
     if previous is not None and previous.state == state:
         since = previous.since
-    return Verdict(
+    verdict = Verdict(
         state=state,
         reason=reason,
         since=since,
         notes=notes_for(inputs),
         idle_seconds=result.idle_seconds,
     )
+    lease = inputs.subject.lease
+    return verdict if lease is None else _apply_own_lease(verdict, lease, inputs, previous)
 
 
 def apply_silence(
@@ -128,7 +118,21 @@ def apply_lease(verdict: Verdict, lease: Lease, now: float) -> Verdict:
         # A GPU is unused since its last process, but not since before it was allocated.
         unused = now - max(since, min(verdict.since, now)) if verdict.state == "free" else 0.0
         reason = reasons.describe_allocation(lease.scheduler, lease.holder, lease.job, unused)
-    return Verdict(state="leased", reason=reason, since=since)
+    elif lease.note:
+        reason = f"{reason}: {lease.note}"
+    return Verdict(state="leased", reason=reason, since=since, notes=verdict.notes)
+
+
+def _apply_own_lease(
+    verdict: Verdict, lease: Lease, inputs: VerdictInput, previous: Verdict | None
+) -> Verdict:
+    """Apply the lease that its node reports, whose times are by the clock of the node."""
+    here = replace(lease, taken_at=lease.taken_at + inputs.window.skew)
+    leased = apply_lease(verdict, here, inputs.now)
+    if leased.state == "leased" and previous is not None and previous.state == "leased":
+        # `since` never moves back: the state may have been settled by a later sample.
+        return replace(leased, since=max(leased.since, min(previous.since, inputs.now)))
+    return leased
 
 
 def silence_timeout(interval_seconds: float | None, thresholds: Thresholds) -> float | None:

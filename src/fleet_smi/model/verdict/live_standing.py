@@ -124,6 +124,7 @@ class LiveStanding:
         return (
             summarize_processes(gpu.processes, group) is group
             and (gpu.fault is before.fault or gpu.fault == before.fault)
+            and (gpu.lease is before.lease or gpu.lease == before.lease)
             and not gpu.instances
             and gpu.mig_mode is before.mig_mode
             and gpu.compute_mode == before.compute_mode
@@ -309,6 +310,7 @@ class LiveStanding:
             self.idle_users,
             before.listed_at if group.pids is None else at,
             False,  # noqa: FBT003
+            before.lease_holder,
         )
         if returns is not NO_RETURNS:
             returns = forget_returns(returns, at, thresholds)

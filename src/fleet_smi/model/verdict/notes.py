@@ -2,9 +2,10 @@
 
 from fleet_smi.model.fleet import Note
 from fleet_smi.model.people import owner
-from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.snapshot import Gpu, Instance
 from fleet_smi.model.units import GIB, format_duration, format_size
 from fleet_smi.model.verdict import reasons
+from fleet_smi.model.verdict.lease_users import users_without_lease
 from fleet_smi.model.verdict.readings import (
     total_memory,
     total_process_memory,
@@ -29,6 +30,8 @@ def notes_for(inputs: VerdictInput) -> tuple[Note, ...]:
             notes += _stalled(inputs)
         if window.idle_users:
             notes += _idle_users(inputs)
+        if inputs.subject.lease is not None and group.has_members:
+            notes += _without_lease(inputs.subject)
         if group.desktop:
             notes += _display(inputs)
     if window.throttled is not None and inputs.subject is gpu:
@@ -52,6 +55,12 @@ def _idle_users(inputs: VerdictInput) -> tuple[Note, ...]:
         text = f"{user} idle for {format_duration(seconds)}{memory}"
         notes.append(Note("idle_user", text, user, seconds))
     return tuple(notes)
+
+
+def _without_lease(subject: Gpu | Instance) -> tuple[Note, ...]:
+    """Note who uses a GPU that somebody else has leased."""
+    users = users_without_lease(subject)
+    return (Note("without_lease", f"{', '.join(users)} without lease"),) if users else ()
 
 
 def _display(inputs: VerdictInput) -> tuple[Note, ...]:

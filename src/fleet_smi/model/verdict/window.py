@@ -58,8 +58,8 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
       `mean` is the mean of the last minutes, with high values capped, and `peak` the highest
       value of the idle run.
     * `pids` are the processes that were last listed, at `listed_at`; the youngest came at
-      `joined_at`. `changed`: they, or the `hardware`, differ from the sample before. `ended`: the
-      hardware differs, or a process is gone.
+      `joined_at`. `changed`: they, the `hardware` or the `lease_holder` differ from the sample
+      before. `ended`: one of the latter differs, or a process is gone.
     * `recent` are the last few utilisations, `level` how much memory is in use, `over` what is
       over its threshold. These are needed, and tracked, only while no process computes.
     * `skew` is by how many seconds this clock is ahead of the node's. `throttled` is tracked
@@ -89,6 +89,7 @@ class Window(Struct, frozen=True, gc=False, rename={"hardware": "mark"}):
     idle_users: IdleUsers = ()
     listed_at: float | None = None
     ended: bool = False
+    lease_holder: str | None = None
 
     @property
     def median(self) -> float | None:
@@ -201,7 +202,8 @@ def add_sample(
     fault_kind = None if card.fault is None else card.fault.kind
     modes = card.asleep, card.compute_mode, card.mig_mode
     hardware: HardwareState = _shared_state((fault_kind, *modes, len(card.instances)))
-    changed = ended = window is None or hardware != window.hardware
+    holder = None if gpu.lease is None else gpu.lease.holder
+    changed = ended = window is None or hardware != window.hardware or holder != window.lease_holder
     listed_at = None if pids is None else at
     if window is not None:
         if pids is None:
@@ -233,6 +235,7 @@ def add_sample(
         idle_users,
         listed_at,
         ended,
+        holder,
     )
 
 

@@ -41,6 +41,7 @@ COLLECTORS: tuple[CollectorEntry, ...] = (
     ),
     CollectorEntry("host", "host:HostReader"),
     CollectorEntry("network", "network:NetworkReader", is_quick=False),
+    CollectorEntry("leases", "leases:read"),
     # Last: it looks up the pids that the collectors above have found.
     CollectorEntry("processes", "processes:ProcessReader"),
 )

@@ -1,0 +1,92 @@
+"""A job under leases: take the GPUs, run the command, keep the leases until it ends."""
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleet_smi.cli.job_environment import DOCKER, docker_devices, job_environment
+from fleet_smi.cli.lease_arguments import lease_options
+from fleet_smi.cli.lease_keeper import LeaseKeeper, WaitMessages, say
+from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fleet_smi.node.leasing import Leased
+
+_TICK_SECONDS = 2.0
+_HOUR_SECONDS = 3600.0
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+
+
+class JobOptions(NamedTuple):
+    """What to run, and what to say of it."""
+
+    command: list[str]
+    timeout_seconds: float | None
+    max_hours: float | None = None
+    note: str | None = None
+    uuid: bool = False
+    print_docker: bool = False
+
+
+def run_session(args: argparse.Namespace, options: JobOptions, started_at: float) -> int:
+    """Wait, take, run and release; return the exit code, or end by the signal of the job."""
+    from fleet_smi.node.bindings.job_process import end_like
+
+    return end_like(take_and_run(args, options, started_at))
+
+
+def take_and_run(
+    args: argparse.Namespace,
+    options: JobOptions,
+    started_at: float,
+    on_start: "Callable[[Leased], None] | None" = None,
+) -> int:
+    """Wait, take, run and release; return the wait status of the job."""
+    # Before the other imports: the reader process loads the driver meanwhile.
+    fleet = open_local_fleet(start_reader(), full=False)
+    from fleet_smi import config
+    from fleet_smi.node.bindings.job_process import run_job
+    from fleet_smi.node.leasing import (
+        LeaseTaker,
+        container_warning,
+        lease_details,
+        open_lease_folder,
+    )
+
+    path = config.load().node.lease_dir
+    folder = open_lease_folder(path)
+    if warning := container_warning(path):
+        say(warning)
+    until = None if options.max_hours is None else time.time() + options.max_hours * _HOUR_SECONDS
+    details = lease_details(options.command[0], options.note, until)
+    wanted = lease_options(args)
+    taker = LeaseTaker(folder, fleet.view, fleet.thresholds, wanted, details, started_at)
+    leased = taker.wait(options.timeout_seconds, WaitMessages(wanted.request.count))
+    fleet.close()
+    environment = job_environment(leased.candidates, os.environ, uuid=options.uuid)
+    command = options.command
+    if options.print_docker:
+        say(f"docker: --gpus '{docker_devices(leased.candidates)}'")
+    if DOCKER in command:
+        devices = docker_devices(leased.candidates)
+        command = [devices if word == DOCKER else word for word in command]
+    if on_start is not None:
+        on_start(leased)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    keeper = LeaseKeeper(folder, leased.locks, details, until)
+    try:
+        status = run_job(command, environment, keeper.check, _TICK_SECONDS)
+    except FileNotFoundError:
+        say(f"{command[0]}: command not found")
+        return _NOT_FOUND << 8
+    except OSError as error:
+        say(f"{command[0]}: {error.strerror}")
+        return _NOT_EXECUTABLE << 8
+    finally:
+        keeper.release()
+    return status

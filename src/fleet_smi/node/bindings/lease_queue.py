@@ -1,0 +1,106 @@
+"""The local queue: a locked ticket file per waiting process, in the order of arrival.
+
+A ticket counts while its process holds the lock on it, so that one who is killed leaves the
+queue. Its place is told by the kernel: when the file was last changed, which nobody can set.
+"""
+
+import contextlib
+import fcntl
+import os
+import stat
+import time
+from typing import NamedTuple
+
+from fleet_smi.node.bindings.lease_files import PREFIX
+from fleet_smi.node.bindings.leases import read_locks
+from fleet_smi.paths import user_name
+
+_SUFFIX = ".queue"
+_MAX_COUNT = 1024
+_MAX_BYTES = 65536
+_STALE_SECONDS = 60.0
+
+
+class Waiter(NamedTuple):
+    """A process that waits for GPUs; `uuids` are those that it could use, `None` if unknown."""
+
+    user: str
+    pid: int
+    wanted: int
+    uuids: frozenset[str] | None
+
+
+class Ticket:
+    """The place of this process in the queue of a machine."""
+
+    def __init__(self, folder: int, count: int, uuids: frozenset[str]) -> None:
+        self._folder = folder
+        # The kernel counts changes in ticks of milliseconds: the name decides within one.
+        self.name = f"{PREFIX}{time.time_ns():020d}.{os.geteuid()}.{os.getpid()}{_SUFFIX}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(self.name, flags, 0o644, dir_fd=folder)
+        os.fchmod(self._file, 0o644)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        os.write(self._file, " ".join([str(count), *sorted(uuids)]).encode()[:_MAX_BYTES])
+
+    def leave(self) -> None:
+        """Leave the queue."""
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self.name, dir_fd=self._folder)
+            os.close(self._file)
+            self._file = -1
+
+
+def waiters_ahead(folder: int, ticket: Ticket | None) -> list[Waiter]:
+    """Return who came before a ticket, or everybody who waits; the first comes first."""
+    names = [name for name in os.listdir(folder) if _is_ticket(name)]
+    if not names or names == [getattr(ticket, "name", None)]:
+        return []
+    locks = read_locks()
+    found: list[tuple[tuple[int, str], Waiter | None]] = []
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            continue
+        place = (status.st_ctime_ns, name)
+        if ticket is not None and name == ticket.name:
+            found.append((place, None))
+        elif (pid := locks.get((status.st_dev, status.st_ino))) is None:
+            _remove_stale(folder, name, status)
+        elif stat.S_ISREG(status.st_mode):
+            found.append((place, _waiter(folder, name, status.st_uid, pid)))
+    found.sort(key=lambda row: row[0])
+    ahead: list[Waiter] = []
+    for _, waiter in found:
+        if waiter is None:
+            break
+        ahead.append(waiter)
+    return ahead
+
+
+def _is_ticket(name: str) -> bool:
+    return name.startswith(PREFIX) and name.endswith(_SUFFIX)
+
+
+def _waiter(folder: int, name: str, uid: int, pid: int) -> Waiter:
+    words: list[str] = []
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(name, flags, dir_fd=folder)
+    except OSError:
+        pass
+    else:
+        words = os.read(file, _MAX_BYTES).decode("utf-8", "replace").split(" ")
+        os.close(file)
+    number = words[0] if words and words[0].isdecimal() and len(words[0]) <= 4 else "1"
+    count = max(1, min(int(number), _MAX_COUNT))
+    return Waiter(user_name(uid), pid, count, frozenset(words[1:]) or None)
+
+
+def _remove_stale(folder: int, name: str, status: os.stat_result) -> None:
+    """Remove one's own ticket that a killed process has left."""
+    if status.st_uid == os.geteuid() and time.time() - status.st_ctime > _STALE_SECONDS:
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=folder)

@@ -1,0 +1,94 @@
+"""`fleet-smi run --detach` and `fleet-smi jobs`: jobs that outlive the session."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.scenario import Scenario, SimGpu
+from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.machines import wait_until
+from tests.node.leases.held import held_uuids
+from tests.sim.fixtures import Simulated
+
+
+@pytest.fixture
+def env(simulated: Simulated, tmp_path: Path) -> dict[str, str]:
+    return simulated(Scenario(gpus=[SimGpu()])) | {
+        "FLEET_SMI_NODE_LEASE_DIR": str(tmp_path / "leases"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+
+
+def start(env: dict[str, str], script: str, *flags: str) -> Path:
+    """Start a detached job; return its log file."""
+    done = run_fleet_smi("run", "--detach", *flags, "--", "sh", "-c", script, env=env)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.partition(": ")[2].strip())
+
+
+def jobs(env: dict[str, str]) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(run_fleet_smi("jobs", "--json", env=env).stdout)[
+        "jobs"
+    ]
+    return listed
+
+
+def test_a_detached_job_writes_a_log_and_its_exit_code(env: dict[str, str]) -> None:
+    log = start(env, "echo on $CUDA_VISIBLE_DEVICES; exit 4", "--note", "night")
+    attached = run_fleet_smi("jobs", "attach", "1", env=env)
+    assert (attached.returncode, attached.stdout) == (4, "on 0\n")
+    assert log.read_text() == "on 0\n"
+    assert log.stat().st_mode & 0o77 == 0
+    (job,) = jobs(env)
+    assert (job["state"], job["exit_code"], job["gpus"], job["note"]) == ("ended", 4, [0], "night")
+    assert "ended 4" in run_fleet_smi("jobs", env=env).stdout
+
+
+def test_jobs_wait_their_turn_and_can_be_cancelled(env: dict[str, str], tmp_path: Path) -> None:
+    start(env, "trap 'exit 9' TERM; echo up; while :; do sleep 0.05; done")
+    wait_until(lambda: jobs(env)[0]["state"] == "running")
+    start(env, "echo second")
+    assert [job["state"] for job in jobs(env)] == ["waiting", "running"]
+    wait_until(lambda: Path(jobs(env)[1]["log"]).read_text() == "up\n")
+    assert run_fleet_smi("jobs", "cancel", "1", env=env).returncode == 0
+    assert run_fleet_smi("jobs", "attach", "1", env=env).returncode == 9
+    second = run_fleet_smi("jobs", "attach", "2", env=env)
+    assert second.returncode == 0 and second.stdout.endswith("second\n")
+    assert held_uuids(tmp_path / "leases") == []
+
+
+def test_a_killed_job_is_not_called_running(env: dict[str, str], tmp_path: Path) -> None:
+    start(env, "exec sleep 60")
+    wait_until(lambda: jobs(env)[0]["state"] == "running")
+    assert run_fleet_smi("jobs", "cancel", "1", "--kill", env=env).returncode == 0
+    wait_until(lambda: jobs(env)[0]["state"] == "killed")
+    assert held_uuids(tmp_path / "leases") == []
+    done = run_fleet_smi("jobs", "cancel", "1", env=env)
+    assert_error_line(done, 1, "has ended already")
+
+
+def test_a_job_has_a_session_of_its_own_and_no_terminal(env: dict[str, str]) -> None:
+    start(env, "exec sleep 60")
+    wait_until(lambda: jobs(env)[0]["state"] == "running")
+    pid = jobs(env)[0]["pid"]
+    assert os.getsid(pid) == pid
+    assert Path(f"/proc/{pid}/fd/0").readlink() == Path(os.devnull)
+    os.killpg(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["jobs", "attach", "7"], 2, "no job 7 of yours here"),
+        (["run", "--detach", "-n", "0", "--", "true"], 2, "must be 1 to"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    env: dict[str, str], arguments: list[str], code: int, text: str
+) -> None:
+    assert_error_line(run_fleet_smi(*arguments, env=env), code, text)
+    assert "no detached jobs" in run_fleet_smi("jobs", env=env).stdout
