@@ -164,7 +164,7 @@ def _instances(
             uuid=instance.uuid,
             profile=instance.profile,
             memory_total_mebibytes=to_mebibytes(instance.memory_total_bytes),
-        nominal_gigabytes=device_gigabytes(gpu),
+            nominal_gigabytes=device_gigabytes(gpu),
             verdict=_verdict(
                 verdicts[instance.uuid], instance.processes, sampled_at, instance.lease
             ),
