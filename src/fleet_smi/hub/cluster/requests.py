@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from fleet_smi.errors import Unreachable
+from fleet_smi.hub.history.series.layout import RowLayout, decode_layout, encode_layout
 
 # NATS carries at most 1 MB. Smaller ones are plain: every version can read them.
 _COMPRESS_FROM_BYTES = 512 << 10
@@ -58,7 +59,7 @@ _decoder = msgspec.msgpack.Decoder(Request)
 
 def encode(value: Any) -> bytes:
     """Encode a request or its response, compressed where it is large."""
-    data = msgspec.msgpack.encode(value)
+    data = msgspec.msgpack.encode(value, enc_hook=_encode_layout)
     return data if len(data) < _COMPRESS_FROM_BYTES else zlib.compress(data, 1)
 
 
@@ -77,6 +78,20 @@ def decode_response(data: bytes, kind: Any) -> Any:
         if data[:1] == _ZLIB:
             # Bounded: a small message must not decompress to all of the memory.
             data = zlib.decompressobj().decompress(data, _MAX_BYTES)
-        return msgspec.msgpack.decode(data, type=kind)
+        return msgspec.msgpack.decode(data, type=kind, dec_hook=_decode_layout)
     except (msgspec.MsgspecError, ValueError, zlib.error, RecursionError) as error:
         raise Unreachable(f"the hub of this node answers in another version: {error}") from None
+
+
+def _encode_layout(value: Any) -> str:
+    """Encode the layout of a series row, the only type that msgspec does not know."""
+    if isinstance(value, RowLayout):
+        return encode_layout(value)
+    raise NotImplementedError(f"no encoding of {type(value).__name__}")
+
+
+def _decode_layout(_: type, text: Any) -> RowLayout:
+    try:
+        return decode_layout(text)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a layout: {error!r}") from None
