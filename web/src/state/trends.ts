@@ -30,7 +30,9 @@ export function parseTrendRange(text: string): TrendRange {
 export function trendBuckets(range: TrendRange, now: number): Span[] {
   if (range === "12mo") return Array.from({ length: MONTHS }, (_, at) => monthOf(now, MONTHS - 1 - at));
   const [seconds, count] = BUCKETS[range];
-  const last = Math.floor(now / Math.min(seconds, DAY)) * Math.min(seconds, DAY) + Math.min(seconds, DAY);
+  const unit = Math.min(seconds, DAY);
+  // On the hour, the last bucket is the hour before: none is empty.
+  const last = Math.ceil(now / unit) * unit;
   return Array.from({ length: count }, (_, at) => ({ start: last - (count - at) * seconds, end: Math.min(now, last - (count - at - 1) * seconds) }));
 }
 

@@ -15,6 +15,15 @@ it("the buckets of a range end now and have no gap", () => {
   expect(trendBuckets("7d", NOW)[5]).toEqual({ start: Date.UTC(2026, 10, 15) / 1000, end: Date.UTC(2026, 10, 16) / 1000 });
 });
 
+it("on the hour and at midnight no bucket is empty", () => {
+  const midnight = Date.UTC(2026, 10, 16) / 1000;
+  for (const range of ["24h", "7d", "30d", "90d"] as const) {
+    const buckets = trendBuckets(range, midnight);
+    expect(buckets.at(-1)?.end).toBe(midnight);
+    expect(buckets.every((bucket) => bucket.end > bucket.start)).toBe(true);
+  }
+});
+
 it("a month is a calendar month, the current one up to now", () => {
   expect(monthOf(NOW, 0)).toEqual({ start: Date.UTC(2026, 10, 1) / 1000, end: NOW });
   expect(monthOf(NOW, 11)).toEqual({ start: Date.UTC(2025, 11, 1) / 1000, end: Date.UTC(2026, 0, 1) / 1000 });
