@@ -24,6 +24,7 @@ _RETRY_SECONDS, _CONNECT_SECONDS = 0.5, 2
 # Two unanswered pings are a lost connection: a split network is noticed within seconds.
 _PING_SECONDS, _MAX_PINGS = 2, 2
 _REQUEST_SECONDS = 3.0
+_MAX_CANCELS, _CANCEL_SECONDS = 20, 0.1
 # Requests that are being answered; more than these are dropped, and time out.
 _MAX_REQUESTS = 200
 
@@ -103,33 +104,37 @@ class MessageBus:
                 self._answers.add(task)
                 task.add_done_callback(self._answers.discard)
 
+        # In a task of its own: it may swallow a cancellation, and retries for ever.
+        connecting = asyncio.create_task(self._connect())
         try:
-            # With endless attempts this returns only once it is connected.
-            await self._client.connect(
-                self._servers,
-                name=self._name,
-                token=self._token,
-                no_echo=True,
-                error_cb=self._on_error,
-                disconnected_cb=self._on_disconnected,
-                reconnected_cb=self._on_reconnected,
-                connect_timeout=_CONNECT_SECONDS,
-                reconnect_time_wait=_RETRY_SECONDS,  # type: ignore[arg-type]  # any number
-                max_reconnect_attempts=-1,
-                ping_interval=_PING_SECONDS,
-                max_outstanding_pings=_MAX_PINGS,
-            )
-            # It may swallow a cancellation that comes while it connects.
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise asyncio.CancelledError
+            await asyncio.wait({connecting})
+            connecting.result()
             # One subscription for all broadcasts: they arrive in the order in which they were sent.
             await self._client.subscribe(broadcasts, cb=handle_message)
             await self._client.subscribe(requests, cb=handle_request)
             await self._on_reconnected()
             await asyncio.Event().wait()
         finally:
+            await _cancel(connecting)
             with contextlib.suppress(Exception):
                 await self._client.close()
+
+    async def _connect(self) -> None:
+        """Connect; with endless attempts this returns only once there is a connection."""
+        await self._client.connect(
+            self._servers,
+            name=self._name,
+            token=self._token,
+            no_echo=True,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            connect_timeout=_CONNECT_SECONDS,
+            reconnect_time_wait=_RETRY_SECONDS,  # type: ignore[arg-type]  # any number
+            max_reconnect_attempts=-1,
+            ping_interval=_PING_SECONDS,
+            max_outstanding_pings=_MAX_PINGS,
+        )
 
     async def publish(self, subject: str, data: bytes) -> bool:
         """Publish a message; return false if there is no connection."""
@@ -168,3 +173,12 @@ class MessageBus:
     async def _on_reconnected(self) -> None:
         self._failures.record_success()
         self.on_connected()
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    """Cancel a task, and again if it swallows that; give up after some attempts."""
+    for _ in range(_MAX_CANCELS):
+        if task.done():
+            break
+        task.cancel()
+        await asyncio.wait({task}, timeout=_CANCEL_SECONDS)
