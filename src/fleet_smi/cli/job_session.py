@@ -22,7 +22,7 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
 class JobOptions(NamedTuple):
-    """What to run, and what to say of it."""
+    """The command of a job, and the text that describes it."""
 
     command: list[str]
     timeout_seconds: float | None

@@ -87,7 +87,7 @@ def _encode_layout(value: Any) -> str:
     """Encode the layout of a series row, the only type that msgspec does not know."""
     if isinstance(value, RowLayout):
         return encode_layout(value)
-    raise NotImplementedError(f"no encoding of {type(value).__name__}")
+    raise TypeError(f"no encoding of {type(value).__name__}")
 
 
 def _decode_layout(_: type, text: Any) -> RowLayout:

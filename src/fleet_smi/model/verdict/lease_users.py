@@ -8,7 +8,7 @@ from fleet_smi.model.verdict.process_group import user_processes
 def users_without_lease(subject: Gpu | Instance) -> tuple[str, ...]:
     """Return the users on a GPU that do not hold its lease, each once.
 
-    Under a lease, processes in containers are left out: they are often root's, whoever started
+    Under a lease, processes in containers are left out: they often run as root, for any user of
     the container.
     """
     lease = subject.lease

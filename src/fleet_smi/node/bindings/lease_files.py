@@ -2,7 +2,7 @@
 
 A lease is an exclusive `flock` on such a file. Each user has files of their own, because in a
 sticky folder nobody but the owner (and root) can remove or replace a file: if all users shared
-one file per GPU, whoever created it could replace it under a lock. A taker locks the files of all
+one file per GPU, its creator could replace it under a lock. A taker locks the files of all
 users for that GPU. The details in a file are its owner's words: text, and trusted for nothing.
 """
 

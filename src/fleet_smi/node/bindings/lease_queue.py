@@ -1,7 +1,7 @@
 """The local queue: a locked ticket file per waiting process, in the order of arrival.
 
 A ticket counts while its process holds the lock on it, so that one who is killed leaves the
-queue. Its place is told by the kernel: when the file was last changed, which nobody can set.
+queue. Its place is the change time of the file, which the kernel sets and no user can.
 """
 
 import contextlib
