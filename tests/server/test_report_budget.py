@@ -72,6 +72,15 @@ def test_ordinary_reports_never_exceed_it() -> None:
         budget.settle(NODE, 20_000, 0.005)
 
 
+def test_rows_that_the_history_writes_are_work() -> None:
+    budget = ReportBudget(10.0, Clock())
+    for _ in range(50):
+        assert budget.admit(NODE, 0) is None
+        budget.settle(NODE, 0, 0.001, recorded_rows=1000)
+    assert budget.admit(NODE, 0) is not None
+    assert budget.admit(OTHER, 0) is None
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
     with ThreadedHub(tmp_path / "hub", hub__node_budget="0.1s") as running:
@@ -109,6 +118,26 @@ def test_an_agent_that_is_throttled_waits_and_loses_nothing(
     wait_until(lambda: node(hub).sequence == 300, seconds=60.0)
     outlet.close()
     assert node(hub).missing_reports == 0
+
+
+def test_a_node_whose_processes_all_change_with_every_report_is_throttled(
+    hub: ThreadedHub,
+) -> None:
+    """Each costs a row of the history; the reports themselves are small and fast to decode."""
+    credential, other = hub.join("id-of-gpu01", "gpu01"), hub.join("id-of-gpu02", "gpu02")
+
+    def send_new_processes(number: int) -> int:
+        now = time.time()
+        pids = range(number * 1000, number * 1000 + MAX_PROCESSES_PER_DEVICE)
+        processes = tuple(process(pid, started_at=now) for pid in pids)
+        gpus = [gpu(index, processes=processes) for index in range(4)]
+        return send(
+            hub, credential, snapshot(*gpus, taken_at=now, sequence=number, run_id="run")
+        )[0]
+
+    assert 429 in [send_new_processes(number) for number in range(1, 6)]
+    wait_until(lambda: send(hub, credential, taken(9))[0] == 200, seconds=60.0)
+    assert send(hub, other, taken(1, "gpu02"))[0] == 200
 
 
 def test_a_chunked_body_is_charged_as_it_comes_and_refused_before_its_end(

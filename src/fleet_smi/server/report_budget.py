@@ -14,6 +14,8 @@ from fleet_smi.server.http_error import HttpError
 # What a report of this size costs at least; what it really took is charged when that is known.
 _SECONDS_PER_REPORT = 0.002
 _SECONDS_PER_BYTE = 1 / (16 << 20)
+# Writing a row of the history, which another thread does later.
+_SECONDS_PER_ROW = 0.0002
 # Of the budget this part comes back every second: of 10 s, a fifth of one processor.
 _REFILL_PER_SECOND = 0.02
 _MAX_KEYS = 1 << 15  # more than a hub has nodes
@@ -54,8 +56,14 @@ class ReportBudget:
             math.ceil(wait_seconds),
         )
 
-    def settle(self, identity: Identity, body_bytes: int, work_seconds: float) -> None:
-        """Charge an admitted report for the time that it took beyond what its size costs."""
+    def settle(
+        self, identity: Identity, body_bytes: int, work_seconds: float, recorded_rows: int = 0
+    ) -> None:
+        """Charge an admitted report for what it took beyond what its size costs.
+
+        That is time on the event loop, and rows that the history has to write for it.
+        """
+        work_seconds += recorded_rows * _SECONDS_PER_ROW
         excess = work_seconds - _minimum_seconds(body_bytes)
         if excess > 0 and identity.token_id is not None:
             self._buckets.spend(identity.token_id, excess, self._clock())

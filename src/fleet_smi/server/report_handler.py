@@ -207,7 +207,7 @@ class ReportHandler:
         """Decode a report, deliver it to the fleet, and return its receipt or the error."""
         if not self._push.is_running:
             return STARTING
-        started = self._work_clock.start()
+        started, row_count = self._work_clock.start(), self._recorded_rows
         try:
             decoded = decode_body(body, is_json=sender.is_json)
             if isinstance(decoded, CompactReport):
@@ -226,7 +226,8 @@ class ReportHandler:
             return self._receipt(report.snapshots[-1])
         finally:
             work_seconds = self._work_clock.seconds_since(started)
-            self._budget.settle(sender.identity, len(body), work_seconds)
+            rows = self._recorded_rows - row_count
+            self._budget.settle(sender.identity, len(body), work_seconds, rows)
 
     def _apply_figures(
         self, report: CompactReport, sender: ReportSender
@@ -272,6 +273,7 @@ class ReportHandler:
         decoded, seconds = await loop.run_in_executor(
             self._decoder, decode_timed, body, sender.is_json
         )
+        rows = 0
         try:
             report = self._checks.check(decoded, sender)
             if isinstance(report, FigureReport):
@@ -287,13 +289,19 @@ class ReportHandler:
                 # The history was full, and is not any more: the first half was not recorded.
                 if self._hub.receipt_id_of(node_id) != receipt_id:
                     return OUT_OF_ORDER
-                started = time.thread_time()
+                started, row_count = time.thread_time(), self._recorded_rows
                 some = report.snapshots[first : first + _SNAPSHOTS_PER_STEP]
                 self._push.receive(replace(report, snapshots=some), sender.address)
                 seconds += time.thread_time() - started
+                rows += self._recorded_rows - row_count
             return self._receipt(report.snapshots[-1])
         finally:
-            self._budget.settle(sender.identity, len(body), seconds)
+            self._budget.settle(sender.identity, len(body), seconds, rows)
+
+    @property
+    def _recorded_rows(self) -> int:
+        history = self._hub.history
+        return 0 if history is None else history.recorded_rows
 
     def _receipt(
         self, snapshot: Snapshot, node_id: str | None = None

@@ -72,8 +72,8 @@ class LateReports:
         is_full = len(self._batch.series) >= _MAX_BUFFERED_ROWS
         return not is_full and max(start, self._late_recorder.last_report_at) <= at < end
 
-    def record(self, change: FleetChange) -> None:
-        """Judge and record one more report."""
+    def record(self, change: FleetChange) -> int:
+        """Judge and record one more report; return the number of rows that it adds."""
         self._received = True
         # `try_buffer` compares lists by identity: pass on the same one while its items are equal.
         if change.reported_uuids != self._reported:
@@ -88,9 +88,11 @@ class LateReports:
             occupancy_changed=self._node.standings.occupancy_changed,
             reported_uuids=self._reported,
         )
+        row_count = self._batch.interval_row_count
         if not self._late_recorder.try_buffer(judged):
             self._late_recorder.record(judged, self._batch)
         self._first_at = min(self._first_at, at)
+        return self._batch.interval_row_count - row_count
 
     def finish(self, next_at: float = inf) -> WriteBatch:
         """Return the recorded rows; the next part continues at `next_at`."""

@@ -39,8 +39,7 @@ class HistoryRecorder:
     """Records what happens to every node of a fleet."""
 
     def __init__(self, fleet: FleetState, storage: HistoryStorage) -> None:
-        self._fleet = fleet
-        self._storage = storage
+        self._fleet, self._storage = fleet, storage
         self._recorders: dict[str, NodeRecorder] = {}
         self._late: dict[str, LateReports] = {}
         self._ended_hours = EndedHours()
@@ -54,8 +53,9 @@ class HistoryRecorder:
         self._node_check = PeriodicTimer(_NODE_CHECK_SECONDS)
         self.last_batch = 0
         """The number of the last batch that was queued."""
-        self._too_late = 0
-        self._spacing = SampleSpacing()
+        self.recorded_rows = 0
+        """How many intervals reports have begun or ended so far, each a row to be written."""
+        self._too_late, self._spacing = 0, SampleSpacing()
         self._rotation = Rotation[NodeRecorder](_NODE_CHECK_PARTS)
         self._late_ending = WorkQueue[str](_MAX_LATE_ENDED_PER_TICK)
         self._faults, self._replaced_time = RecordingFaults(fleet.faults), ReplacedTime()
@@ -260,13 +260,13 @@ class HistoryRecorder:
         return self._recorders.setdefault(node_id, NodeRecorder(node_id, thresholds, ledger))
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
-        previous, interval_rows = recorder.states, self._batch.interval_row_count
-        delay_seconds = self._fleet.delay_seconds
-        if recorder.record(change, self._batch, self._spacing.seconds, delay_seconds):
+        previous, row_count = recorder.states, self._batch.interval_row_count
+        if recorder.record(change, self._batch, self._spacing.seconds, self._fleet.delay_seconds):
             self._ribbon.count(previous, recorder.states)
             self._descriptions.add(change.snapshot, self._batch)
-            if self._batch.interval_row_count > interval_rows:
+            if rows := self._batch.interval_row_count - row_count:
                 self.unsaved.add(recorder.node_id)
+                self.recorded_rows += rows
         else:  # it may still fill a gap, where a killed hub had received what came after it
             self._record_late(recorder, change)
 
@@ -287,7 +287,7 @@ class HistoryRecorder:
         if late is None:
             return False
         self._late[recorder.node_id] = late
-        late.record(change)
+        self.recorded_rows += late.record(change)
         return True
 
     def _end_late(self, ending: Iterable[LateReports]) -> None:
