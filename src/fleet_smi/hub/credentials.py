@@ -35,7 +35,11 @@ _MARK_USED_SECONDS = 600.0
 
 
 class Identity(Struct, frozen=True, kw_only=True, gc=False):
-    """An authenticated client and how it was authenticated; a node may act for `node_id` only."""
+    """An authenticated client and how it was authenticated; a node may act for `node_id` only.
+
+    `person` is who sent the request, where that is known and not only claimed: the account of a
+    session or a proxy. A token that many may share has none.
+    """
 
     role: Role
     name: str
@@ -43,6 +47,7 @@ class Identity(Struct, frozen=True, kw_only=True, gc=False):
     node_id: str | None = None
     token_id: str | None = None
     expires_at: float | None = None
+    person: str | None = None
 
 
 class _Entry(Struct, frozen=True, gc=False):
@@ -133,7 +138,9 @@ class CredentialCache:
         role, stamp = self._users.get(session.name, ("viewer", ""))
         if not compare_digest(session.stamp, stamp):
             return None
-        return Identity(role=role, name=session.name, auth_method="session")
+        return Identity(
+            role=role, name=session.name, auth_method="session", person=session.name
+        )
 
     async def login(self, name: str, password: str) -> str | None:
         """Check name and password; return the value of a new session cookie, or `None`."""

@@ -206,7 +206,7 @@ class AccessControl:
         if not name or peer not in self._proxies:
             return None
         role: Role = "admin" if name in self._admins else "viewer"
-        return Identity(role=role, name=name, auth_method="proxy")
+        return Identity(role=role, name=name, auth_method="proxy", person=name)
 
     def _cookie_header(self, value: str, seconds: float) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._tls else ""
