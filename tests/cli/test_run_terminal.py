@@ -29,6 +29,8 @@ class Shell:
         self.screen = ""
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            # As a login shell has it: what starts the tests (nohup) may ignore it.
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             os.execvpe(_BASH[0], _BASH, env | {"PS1": "ready> ", "TERM": "dumb"})
         self.wait_for("ready> ")
 
@@ -142,7 +144,7 @@ def test_the_command_has_the_terminal(shell: Shell) -> None:
 
 
 def test_a_lost_session_ends_the_command_and_frees_the_gpu(shell: Shell, lease_dir: Path) -> None:
-    shell.type("$RUN sh -c 'echo up!; exec sleep 60'\n")
+    shell.type("$RUN sh -c 'echo up!; exec sleep 600'\n")
     shell.wait_for("up!\r\n")
     assert len(held_uuids(lease_dir)) == 1
     shell.hang_up()

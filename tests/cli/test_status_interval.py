@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fleet_smi.cli.live_screen import LiveScreen
 from sim.scenario import GIB, Scenario, SimGpu
 from tests.machines import require_program, wait_until
 from tests.sim.fixtures import Simulated
@@ -193,6 +194,15 @@ def test_a_live_table_gives_the_terminal_back_while_it_is_suspended(
         assert table.mode() == table.mode_before
     finally:
         table.close()
+
+
+def test_a_signal_ends_the_wait_for_a_key_before_its_handler_has_run() -> None:
+    """One that comes just before the wait begins is handled only when the wait ends."""
+    with LiveScreen() as screen:
+        signal.signal(signal.SIGWINCH, lambda *_: None)
+        os.kill(os.getpid(), signal.SIGWINCH)
+        assert select.select([screen._wake_read], [], [], 0)[0]
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_interval_survives_hangup_under_nohup(env: dict[str, str]) -> None:

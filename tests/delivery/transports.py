@@ -21,6 +21,7 @@ from fleet_smi.hub.database import open_database
 from fleet_smi.hub.figure_delivery import FigureRoute
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.hub.sources.pull import PullSource
@@ -252,6 +253,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
             credentials=credentials,
             access=AccessControl(credentials, AuthRateLimiter(time.time), loopback_only=True),
             cache=SingleFlightCache(lambda: hub.version),
+            summaries=NodeSummaries(hub.shown),
             problems=ProblemReport(folder, {}, time.time),
         )
         self._serving = ExitStack()

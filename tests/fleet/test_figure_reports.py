@@ -117,4 +117,4 @@ def test_figures_by_another_route_attach_it_and_clear_its_failure() -> None:
     fleet.figure_reports.apply(NODE, figures_of(numbered(2, gpu())), NOON + 2, PUSH)
     assert fleet.view(NOON + 2).nodes[0].trouble is None
     fleet.figure_reports.apply(NODE, figures_of(numbered(3, gpu())), NOON + 3, other)
-    assert fleet.node_by_route(other) == NODE
+    assert fleet.routes.node_id(other) == NODE

@@ -94,7 +94,7 @@ def test_an_older_tool_beside_an_agent_is_a_route_of_its_node(
         poll(fleet, at + 1, address=address)
     assert ids(fleet, NOON + 6) == {"id-of-gpu01"}
     assert offered(fleet, NOON + 6) == 0
-    assert fleet.node_by_route(NVGPU) == "id-of-gpu01"
+    assert fleet.routes.node_id(NVGPU) == "id-of-gpu01"
     assert fleet.routes.take_joined() == (["nvgpu-gpu01"] if older_first else ["nvgpu:gpu01:1080"])
     # A failure of that route is shown at the node, until it works again.
     fleet.record_failure(NVGPU, "timed out", NOON + 7)
@@ -193,7 +193,7 @@ def test_an_older_tool_is_no_route_of_one_of_two_agents_of_its_name() -> None:
     # With the address it was read at it is clear.
     poll(fleet, NOON + 2, address="10.0.0.2")
     assert ids(fleet, NOON + 2) == {"id-of-gpu01", "id-of-twin"}
-    assert fleet.node_by_route(NVGPU) == "id-of-twin"
+    assert fleet.routes.node_id(NVGPU) == "id-of-twin"
 
 
 def test_of_two_older_agents_of_one_name_one_is_a_route() -> None:

@@ -37,10 +37,36 @@ def test_other_work_runs_while_reports_are_queued(monkeypatch: pytest.MonkeyPatc
     assert asyncio.run(scenario()) == [0, 1, "another", 2, 3]
 
 
+def test_queries_within_their_budget_wait_for_one_slice_of_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(backpressure, "_MAX_QUERY_WAIT_SECONDS", 60.0)
+    slices = round(backpressure._QUERY_BURST_SECONDS / backpressure._QUERY_SLICE_SECONDS)
+
+    async def scenario() -> tuple[int, int]:
+        line, handled = Backpressure(), list[int]()
+        line.has_capacity()
+        for number in range(10 * slices):
+            line.defer(lambda number=number: handled.append(number))  # type: ignore[misc]
+        for _ in range(slices):
+            await line.yield_to_reports()
+        within = len(handled)
+        # Little of the budget comes back meanwhile.
+        for _ in range(slices):
+            await line.yield_to_reports()
+        return within, len(handled)
+
+    within, in_all = asyncio.run(scenario())
+    assert slices <= within < 3 * slices
+    assert in_all == 10 * slices
+
+
 def test_queries_wait_until_no_report_is_queued_but_not_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backpressure, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(backpressure, "_QUERY_BURST_SECONDS", 0.0)
 
     async def scenario(count: int) -> tuple[int, list[float]]:
         line, handled, waits = Backpressure(), 0, list[float]()
@@ -55,6 +81,7 @@ def test_queries_wait_until_no_report_is_queued_but_not_for_ever(
         line.has_capacity()
         for _ in range(10):
             line.defer(handle)
+        await line.yield_to_reports()  # with this one the budget is used up
         await asyncio.gather(*[line.yield_to_reports() for _ in range(3)])
         return handled, waits
 

@@ -131,9 +131,9 @@ def test_a_node_whose_processes_all_change_with_every_report_is_throttled(
         pids = range(number * 1000, number * 1000 + MAX_PROCESSES_PER_DEVICE)
         processes = tuple(process(pid, started_at=now) for pid in pids)
         gpus = [gpu(index, processes=processes) for index in range(4)]
-        return send(
-            hub, credential, snapshot(*gpus, taken_at=now, sequence=number, run_id="run")
-        )[0]
+        return send(hub, credential, snapshot(*gpus, taken_at=now, sequence=number, run_id="run"))[
+            0
+        ]
 
     assert 429 in [send_new_processes(number) for number in range(1, 6)]
     wait_until(lambda: send(hub, credential, taken(9))[0] == 200, seconds=60.0)

@@ -39,12 +39,15 @@ class LiveScreen:
         self._keyboard: int | None = None
         self._saved_mode: list[Any] | None = None
         self._is_resized = self._is_writing = self._is_suspend_due = False
-        # Signal handlers write to it, to wake the wait for a key.
+        # Each signal writes to it, also one that comes just before the wait for a key begins:
+        # its handler runs only after that wait.
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._old_wakeup = -1
         self._old_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         self._take_terminal()
+        self._old_wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._handle(signal.SIGWINCH, self._on_resize)
         self._handle(signal.SIGTSTP, self._on_suspend)
         return self
@@ -57,6 +60,7 @@ class LiveScreen:
     ) -> None:
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._old_wakeup)
         self._release_terminal()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -175,7 +179,6 @@ class LiveScreen:
 
     def _on_resize(self, *_: object) -> None:
         self._is_resized = True
-        self._wake()
 
     def _on_suspend(self, *_: object) -> None:
         if self._is_writing:
@@ -191,11 +194,6 @@ class LiveScreen:
         signal.signal(signal.SIGTSTP, self._on_suspend)
         self._take_terminal()
         self._draw()
-
-    def _wake(self) -> None:
-        # A pipe that is full of earlier ones wakes just as well.
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._wake_write, b"\0")
 
 
 def _own_keyboard() -> int | None:

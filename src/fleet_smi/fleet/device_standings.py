@@ -20,7 +20,7 @@ from fleet_smi.model.verdict.live_standing import (
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.verdict.window import max_gap_seconds, mean_weight
 
-_BUSY, _ENCODER, _DECODER, _MEMORY, _POWER = [
+_BUSY, _ENCODER, _DECODER, _MEMORY, _POWER, _TEMPERATURE = [
     GPU_FIELDS.index(field)
     for field in (
         "busy_percent",
@@ -28,6 +28,7 @@ _BUSY, _ENCODER, _DECODER, _MEMORY, _POWER = [
         "decoder_percent",
         "memory_used_bytes",
         "power_watts",
+        "temperature_celsius",
     )
 ]
 
@@ -167,6 +168,26 @@ class DeviceStandings(Mapping[str, Standing]):
         return [
             live.mark(memory, gpu, thresholds)
             for live, memory, gpu in zip(self._of_gpus, used, gpus, strict=True)
+        ]
+
+    def latest_states(self) -> list[tuple[Gpu, Verdict]]:
+        """Return each GPU with its state, in the order of the latest sample; none with instances.
+
+        No verdict has its texts. Of the figures only the memory and temperature of free GPUs are
+        those of that sample.
+        """
+        if not len(self._live) == len(self._of_gpus) == len(self._gpus):
+            return []
+        # A sample that changes the state is judged in full, so these have the current one.
+        verdicts = [live.judged.verdict for live in self._of_gpus]
+        if self._figures is None:
+            return list(zip(self._gpus, verdicts, strict=True))
+        columns = self._figures.gpus[_MEMORY], self._figures.gpus[_TEMPERATURE]
+        return [
+            (replace(gpu, memory_used_bytes=used, temperature_celsius=celsius), verdict)
+            if verdict.state == "free"
+            else (gpu, verdict)
+            for gpu, verdict, used, celsius in zip(self._gpus, verdicts, *columns, strict=True)
         ]
 
     def judged_gpu(self, position: int) -> tuple[Gpu, Verdict]:

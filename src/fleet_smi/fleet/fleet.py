@@ -264,6 +264,10 @@ class FleetState:
         for node in self.views.in_order(after):
             yield self.views.parts(node, now, self.delay_seconds)
 
+    def places(self, _now: float) -> list[NodePlace]:
+        """Return the places of all nodes, in order."""
+        return sorted([node.sort_key for node in self._nodes.values()])
+
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""
         node = self._nodes.get(node_id)
@@ -278,10 +282,6 @@ class FleetState:
         """Return one node that reports, for a comparison; `None` where `node_parts` is needed."""
         node = self._nodes.get(node_id)
         return None if node is None else self.views.live(node, now, self.delay_seconds)
-
-    def node_by_route(self, via: Via) -> str | None:
-        """Return the id of the node that a route leads to, if that is known."""
-        return self.routes.node_id(via)
 
     def device_keys(self) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance in `view`; in any thread."""

@@ -27,6 +27,11 @@ class LiveNode(NamedTuple):
     memory_total_bytes: int | None
 
     @property
+    def is_clock_wrong(self) -> bool:
+        """Whether its own clock differs so much that this is a warning."""
+        return self.facts[1]
+
+    @property
     def order(self) -> list[int]:
         """The positions of its GPUs in the sample, sorted by index as they are shown."""
         gpus = self.node.latest.base.gpus

@@ -75,7 +75,7 @@ class PolledFleet:
     @property
     def node_ids(self) -> dict[str, str]:
         """The id of the node that each target leads to, by the id of its placeholder."""
-        found = {via.placeholder_id: self._fleet.node_by_route(via) for via in self._targets}
+        found = {via.placeholder_id: self._fleet.routes.node_id(via) for via in self._targets}
         return {target_id: node_id for target_id, node_id in found.items() if node_id is not None}
 
     @contextmanager

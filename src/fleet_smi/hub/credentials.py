@@ -138,9 +138,7 @@ class CredentialCache:
         role, stamp = self._users.get(session.name, ("viewer", ""))
         if not compare_digest(session.stamp, stamp):
             return None
-        return Identity(
-            role=role, name=session.name, auth_method="session", person=session.name
-        )
+        return Identity(role=role, name=session.name, auth_method="session", person=session.name)
 
     async def login(self, name: str, password: str) -> str | None:
         """Check name and password; return the value of a new session cookie, or `None`."""

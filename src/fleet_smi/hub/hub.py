@@ -240,7 +240,7 @@ class Hub:
     def polled_nodes(self) -> list[str]:
         """The ids of the nodes that sources poll, in the order of the settings."""
         vias = (Via(each.name, target) for each in self._sources for target in each.targets)
-        return [node_id for via in vias if (node_id := self.fleet.node_by_route(via)) is not None]
+        return [node_id for via in vias if (node_id := self.fleet.routes.node_id(via)) is not None]
 
     def counts(self) -> Mapping[str, float]:
         """Counters of the hub itself, for monitoring."""

@@ -84,9 +84,11 @@ class SshProgram:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        sockets = [path for path in self._folder.iterdir() if path.is_socket()]
-        await asyncio.gather(*map(self._close_master, sockets))
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            sockets = [path for path in self._folder.iterdir() if path.is_socket()]
+            await asyncio.gather(*map(self._close_master, sockets))
+        finally:  # also if this is cancelled
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     async def run(self, host: str, command: str, script: bytes) -> SshOutput:
         """Run a command with a script as its input; kill it after too long or too much output."""

@@ -97,7 +97,7 @@ def summarize_node(parts: NodeParts, now: float) -> NodeSummary:
         states=tuple([verdict.state for _, verdict in parts.gpus]),
         busy_percent=sum(busy) / len(busy) if busy else None,
         memory_percent=_memory_percent(gpus),
-        users=_count_users(parts),
+        users=count_users(node_users(parts)),
     )
 
 
@@ -127,10 +127,13 @@ def _memory_percent(gpus: Iterable[Gpu]) -> float | None:
     return 100 * used / total if total else None
 
 
-def _count_users(parts: NodeParts) -> tuple[UserCount, ...]:
-    """Count the GPUs of each user, most GPUs first; processes of hidden owners last."""
+def count_users(holdings: Iterable[tuple[str, bool]]) -> tuple[UserCount, ...]:
+    """Count the GPUs of each user, most GPUs first; processes of hidden owners last.
+
+    Each holding has its user, and whether it is idle.
+    """
     counts: dict[str, list[int]] = {}
-    for user, idle in node_users(parts):
+    for user, idle in holdings:
         count = counts.setdefault(user, [0, 0])
         count[0] += 1
         count[1] += idle

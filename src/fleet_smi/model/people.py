@@ -121,16 +121,24 @@ def holding_briefs(parts: NodeParts, now: float) -> list[HoldingBrief]:
 def node_users(parts: NodeParts) -> Iterator[tuple[str, bool]]:
     """Yield the user of each holding on a node, and whether it is idle."""
     for gpu, verdict in () if parts.node.silent else parts.gpus:
-        processes = gpu.processes
-        # Most GPUs have one process of one user, or none: no list is needed to find its owner.
-        if verdict.state in _SINGLE and not verdict.notes and not gpu.instances:
-            if verdict.state == "free":
-                continue
-            if processes and len(processes) == 1:
-                yield owner(processes[0]), verdict.state == "held"
-                continue
-        for claim in _claims(gpu, verdict, parts.verdicts):
-            yield claim.user, claim.idle
+        yield from gpu_users(gpu, verdict, parts.verdicts)
+
+
+def gpu_users(
+    gpu: Gpu, verdict: Verdict, verdicts: Mapping[str, Verdict]
+) -> list[tuple[str, bool]]:
+    """Return the user of each holding on a GPU, and whether it is idle.
+
+    `verdicts` has those on its instances, by UUID.
+    """
+    processes = gpu.processes
+    # Most GPUs have one process of one user, or none: no list is needed to find its owner.
+    if verdict.state in _SINGLE and not verdict.notes and not gpu.instances:
+        if verdict.state == "free":
+            return []
+        if processes and len(processes) == 1:
+            return [(owner(processes[0]), verdict.state == "held")]
+    return [(claim.user, claim.idle) for claim in _claims(gpu, verdict, verdicts)]
 
 
 def holdings_of(user: str, node: NodeView) -> list[Holding]:

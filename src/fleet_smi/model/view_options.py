@@ -90,6 +90,11 @@ class ViewOptions(Struct, frozen=True, kw_only=True):
         # Stable: equal GPUs stay in index order.
         return replace(parts, gpus=tuple(sorted(pairs, key=SORT_KEYS[self.sort])))
 
+    @property
+    def selects_names(self) -> bool:
+        """Whether only names decide what is shown, and not the GPUs of a node."""
+        return replace(self, node=None) == _EVERYTHING
+
     def _matches_name(self, name: str) -> bool:
         return self.node is None or self.node.search(name) is not None
 

@@ -10,8 +10,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from fleet_smi.model.token_bucket import TokenBucket
+
 _SLICE_SECONDS = 0.02
-# A query gets its turn after this time, also on a hub that is always behind.
+# Work of queries that reports are made to wait for: on a hub that is behind, a person who looks
+# now and then is answered at once, and programs that query all the time get this share.
+_QUERY_BURST_SECONDS, _QUERY_SHARE = 0.4, 0.15
+# What a query has done when it yields, about: the slice of a cooperative query.
+_QUERY_SLICE_SECONDS = 0.005
+# Beyond that, a query gets its turn after this time, also on a hub that is always behind.
 _MAX_QUERY_WAIT_SECONDS = 0.1
 
 
@@ -28,6 +35,9 @@ class Backpressure:
         self._queue: deque[tuple[float, Callable[[], None]]] = deque()
         self._slice_ends_at: float | None = None
         self._query_turn = asyncio.Lock()
+        self._query_budget = TokenBucket(
+            burst=_QUERY_BURST_SECONDS, refill_seconds=1 / _QUERY_SHARE, max_keys=1
+        )
 
     def has_capacity(self) -> bool:
         """Whether one more report can be handled now; if not, pass it to `defer`."""
@@ -43,8 +53,15 @@ class Backpressure:
         self._queue.append((time.monotonic(), resume))
 
     async def yield_to_reports(self) -> None:
-        """Wait until no report is queued: called by a query between two parts of its work."""
+        """Let reports be handled: called by a query between two slices of its work.
+
+        One slice of reports, while queries are within their budget; else all that are queued.
+        """
         await asyncio.sleep(0)
+        if not self._queue or not self._query_budget.overdraw(
+            "queries", _QUERY_SLICE_SECONDS, time.monotonic()
+        ):
+            return
         # One at a time: on a hub that is behind, all queries together get one turn.
         async with self._query_turn:
             ends_at = time.monotonic() + _MAX_QUERY_WAIT_SECONDS

@@ -83,8 +83,10 @@ async def parse_range(context: RequestContext, query: RangeQuery) -> TimeRange:
     return TimeRange(start, end)
 
 
-def is_live(context: RequestContext, at: str) -> bool:
-    """Whether a moment is so recent that the live fleet stands for it."""
+def is_live(context: RequestContext, at: str | UnsetType) -> bool:
+    """Whether no moment is given, or one so recent that the live fleet stands for it."""
+    if at is UNSET:
+        return True
     now = context.hub.clock()
     return now - parse_moment(at, now) < _LIVE_SECONDS
 
@@ -107,7 +109,7 @@ async def fleet_at(context: RequestContext, at: str | UnsetType) -> FleetView:
 
 async def parts_at(context: RequestContext, at: str | UnsetType) -> FleetParts:
     """The fleet in parts, now or at a moment of the past; it raises what `fleet_at` does."""
-    if at is UNSET or is_live(context, at):
+    if is_live(context, at):
         return await context.fleet_parts()
     return await run_in_query_thread(split_fleet_view, await fleet_at(context, at))
 

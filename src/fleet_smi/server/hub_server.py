@@ -22,6 +22,7 @@ from fleet_smi.hub import state_folder
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport, ReadError
 from fleet_smi.hub.sites.follower import SiteFollower
 from fleet_smi.hub.sites.site_settings import read_sites
@@ -213,6 +214,7 @@ class HubServer:
             credentials=self.credentials,
             access=access,
             cache=SingleFlightCache(lambda: self.hub.version),
+            summaries=NodeSummaries(self.hub.shown),
             commands_for_viewers=settings.commands_for_viewers,
             commands_for_admins=settings.commands_for_admins,
             tls=self.tls is not None,

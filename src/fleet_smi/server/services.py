@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.command_visibility import CommandVisibility
@@ -27,6 +28,7 @@ class Services(Struct, frozen=True, kw_only=True):
     credentials: CredentialCache
     access: AccessControl
     cache: SingleFlightCache
+    summaries: NodeSummaries
     backpressure: Backpressure = field(default_factory=Backpressure)
     activity: RequestActivity = field(default_factory=RequestActivity)
     commands_for_viewers: CommandVisibility = "name"

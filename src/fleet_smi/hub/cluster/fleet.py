@@ -179,14 +179,16 @@ class ClusterFleet(FleetState):
 
     def nodes(self, now: float) -> Iterator[NodeView]:
         """Yield every node sorted by name, each built when it is requested."""
-        for node_id in self._in_order(now):
+        for _, node_id in self.places(now):
             view = self.node(node_id, now)
             if view is not None:
                 yield view
 
     def parts(self, now: float, after: NodePlace | None = None) -> Iterator[NodeParts]:
         """Yield every node sorted by name, or those after a place, in parts."""
-        for node_id in self._in_order(now, after):
+        places = self.places(now)
+        first = 0 if after is None else bisect_right(places, after)
+        for _, node_id in places[first:]:
             parts = self.node_parts(node_id, now)
             if parts is not None:
                 yield parts
@@ -239,15 +241,13 @@ class ClusterFleet(FleetState):
         for node in self._remote.values():
             node.shift(seconds)
 
-    def _in_order(self, now: float, after: NodePlace | None = None) -> list[str]:
-        """Return the ids of all nodes sorted by name; only those after a place, if one is given."""
+    def places(self, now: float) -> list[NodePlace]:
+        """Return the places of all nodes, in order."""
         shown: list[NodeState | RemoteNode] = [
             self._shown_remote(node_id, now) or own for node_id, own in self._nodes.items()
         ]
         shown += [node for node_id, node in self._remote.items() if node_id not in self._nodes]
-        places = sorted([node.sort_key for node in shown])
-        first = 0 if after is None else bisect_right(places, after)
-        return [node_id for _, node_id in places[first:]]
+        return sorted([node.sort_key for node in shown])
 
     def _shown_remote(self, node_id: str, now: float) -> RemoteNode | None:
         """Return what another hub shows of a node, where that is better than our own."""

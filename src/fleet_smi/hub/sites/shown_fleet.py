@@ -41,6 +41,11 @@ class ShownFleet:
             theirs = [parts for parts in theirs if _place(parts) > after]
         return merge(self._own.parts(now, after), theirs, key=_place)
 
+    def places(self, now: float) -> list[NodePlace]:
+        """Return the places of all nodes, in order."""
+        theirs = [node_place(node.name, node.node_id) for node in self._sites.nodes(now)]
+        return list(merge(self._own.places(now), sorted(theirs)))
+
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""
         return self._own.node(node_id, now) or self._sites.node(node_id, now)

@@ -1,11 +1,13 @@
 """`/api/v1/free` and `/api/v1/offers`: which GPUs to take, best first, and why not the others."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
 
+from fleet_smi.fleet.offer_parts import offer_parts
+from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.candidates import GpuRequest, make_candidate, name_device
 from fleet_smi.model.fleet import JudgedGpu
@@ -13,13 +15,13 @@ from fleet_smi.model.node_names import make_names_unique
 from fleet_smi.model.select import BriefOffer, Choice, Offer, choose_devices
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_memory
-from fleet_smi.model.views import FleetParts
+from fleet_smi.model.views import FleetParts, NodeParts, summarize_parts
+from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
-from fleet_smi.server.history_requests import MomentText, parts_at
+from fleet_smi.server.history_requests import MomentText, is_live, parts_at
 from fleet_smi.server.response_cache import cached_json_response
+from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import to_json
-
-MakeOffer = Callable[[RequestContext, FleetParts, Choice], Offer | BriefOffer]
 
 
 class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,29 +56,59 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 async def free(context: RequestContext) -> Response:
     """The offer, judged by the hub's thresholds; `unmet` says why it is less than requested."""
-    return await _offer_response(context, _full_offer)
+
+    async def encode() -> bytes:
+        chosen = await _choose(context, await parts_at(context, context.query.at))
+        return await run_in_query_thread(lambda: to_json(_full_offer(context, *chosen)))
+
+    context.query.request()  # an invalid one is an error before anything is computed
+    return await cached_json_response(context, encode)
 
 
 async def offers(context: RequestContext) -> Response:
     """The same with no more of each GPU than its name; with `why`, also what it was chosen for."""
-    return await _offer_response(context, _brief_offer)
-
-
-async def _offer_response(context: RequestContext, make_offer: MakeOffer) -> Response:
-    query: FreeQuery = context.query
-    request, thresholds = query.request(), context.hub.fleet.thresholds
 
     async def encode() -> bytes:
-        fleet = await parts_at(context, query.at)
+        chosen = await _choose_quickly(context)
+        if chosen is None:
+            chosen = await _choose(context, await parts_at(context, context.query.at))
+        return await run_in_query_thread(lambda: to_json(_brief_offer(context, *chosen)))
 
-        def choose() -> bytes:
-            choice = choose_devices(fleet.nodes, request, thresholds, explain=query.why)
-            return to_json(make_offer(context, fleet, choice))
-
-        # Tens of thousands of GPUs take a moment to compare: not on the event loop.
-        return await run_in_query_thread(choose)
-
+    context.query.request()
     return await cached_json_response(context, encode)
+
+
+async def _choose(context: RequestContext, fleet: FleetParts) -> tuple[FleetParts, Choice]:
+    query: FreeQuery = context.query
+    request, thresholds = query.request(), context.hub.fleet.thresholds
+    # Tens of thousands of GPUs take a moment to compare: not on the event loop.
+    choice = await run_in_query_thread(
+        lambda: choose_devices(fleet.nodes, request, thresholds, explain=query.why)
+    )
+    return fleet, choice
+
+
+async def _choose_quickly(context: RequestContext) -> tuple[FleetParts, Choice] | None:
+    """Choose among the GPUs that are free now; `None` if the others have to be looked at, too."""
+    query: FreeQuery = context.query
+    if query.why or query.policy != "free" or not is_live(context, query.at):
+        return None
+    build = partial(_collect_offer_parts, context.hub, context.services.backpressure)
+    fleet = await context.services.cache.get_or_compute("offer_parts", build)
+    chosen = await _choose(context, fleet)
+    # Why a request cannot be met depends on the others.
+    return chosen if chosen[1].unmet is None else None
+
+
+async def _collect_offer_parts(hub: Hub, backpressure: Backpressure) -> FleetParts:
+    now, nodes = hub.clock(), list[NodeParts]()
+    async for _, node_id in iterate_cooperatively(hub.shown.places(now), backpressure):
+        live = hub.shown.live_node(node_id, now)
+        parts = None if live is None else offer_parts(live, now)
+        parts = parts or hub.shown.node_parts(node_id, now)
+        if parts is not None:  # it may have been removed meanwhile
+            nodes.append(parts)
+    return FleetParts(taken_at=now, summary=summarize_parts(nodes), nodes=tuple(nodes))
 
 
 def _full_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> Offer:

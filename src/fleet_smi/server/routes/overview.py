@@ -5,14 +5,16 @@ from functools import partial
 from msgspec.structs import replace
 from starlette.responses import Response
 
+from fleet_smi.hub.node_summaries import summarize_rows
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.node_summary import FleetOverview, parts_overview
 from fleet_smi.model.view_options import ViewOptions
 from fleet_smi.model.views import FleetParts
 from fleet_smi.server.endpoint import Endpoint, RequestContext
 from fleet_smi.server.fleet_query import SelectionQuery, view_options_from_query
-from fleet_smi.server.history_requests import parts_at
+from fleet_smi.server.history_requests import is_live, parts_at
 from fleet_smi.server.response_cache import cached_json_response
+from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import to_json
 
 
@@ -23,9 +25,22 @@ async def overview(context: RequestContext) -> Response:
 
 
 async def _encode(context: RequestContext, options: ViewOptions) -> bytes:
+    if options.selects_names and is_live(context, context.query.at):
+        overview = options.apply_to_overview(await _live_overview(context))
+        return await run_in_query_thread(to_json, overview)
     fleet = await parts_at(context, context.query.at)
     # Thousands of nodes take a moment: not on the event loop.
     return await run_in_query_thread(_overview, fleet, options)
+
+
+async def _live_overview(context: RequestContext) -> FleetOverview:
+    now, services = context.hub.clock(), context.services
+    counted = [
+        node
+        async for node in iterate_cooperatively(services.summaries.rows(now), services.backpressure)
+    ]
+    rows = tuple([node.row for node in counted])
+    return FleetOverview(taken_at=now, summary=summarize_rows(counted), nodes=rows)
 
 
 def _overview(fleet: FleetParts, options: ViewOptions) -> bytes:
