@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from fleet_smi.config import Settings
-from fleet_smi.fleet.fleet import FleetState
+from fleet_smi.fleet.one_machine import OneMachine
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.node.collectors import ALL_SUBJECTS
@@ -52,7 +52,7 @@ class LocalFleet:
         patient: bool = True,
     ) -> None:
         self.thresholds = settings.thresholds
-        self._fleet = FleetState(settings.thresholds)
+        self._machine = OneMachine(settings.thresholds)
         # The reader was started before the settings were loaded.
         reader.deadlines = driver_deadlines(settings.node)
         self._sampler = Sampler(
@@ -83,9 +83,8 @@ class LocalFleet:
         """
         while True:
             snapshot = self.snapshot(interval_seconds)
-            # By its own time: taking it may last as long as a driver needs.
-            self._fleet.apply(snapshot, snapshot.taken_at)
-            view = self._fleet.view(time.time())
+            self._machine.apply(snapshot)
+            view = self._machine.view(time.time())
             slow = [run for run in snapshot.runs if run.fault == "slow"]
             if show_partial is None or not slow:
                 return view

@@ -11,7 +11,7 @@ from fleet_smi.fleet.device_standings import StateTransition
 from fleet_smi.fleet.figure_reports import MAX_AGE_ERROR_SECONDS, FigureReports
 from fleet_smi.fleet.fleet_change import FleetChange, late_change, node_change
 from fleet_smi.fleet.identity import NodeIdentities
-from fleet_smi.fleet.inventory import InventoryIndex, missing_gpus_from
+from fleet_smi.fleet.inventory import InventoryIndex, track_gpus
 from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.fleet.node_checkpoint import NodeCheckpoint
 from fleet_smi.fleet.node_faults import NodeFaults
@@ -26,7 +26,6 @@ from fleet_smi.fleet.via import Via
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.node_names import NodePlace
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.views import NodeParts, summarize_nodes
 
@@ -333,16 +332,8 @@ class FleetState:
             node.facts_revision = self.revision
 
     def _update_inventory(self, node: NodeState, snapshot: Snapshot, at: float) -> Snapshot:
-        """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""
-        reported = snapshot_uuids(snapshot)
-        # The list of UUIDs hardly ever changes, and comparing it is all that most reports cost.
-        if reported != node.reported_uuids and len(set(reported)) < len(reported):
-            snapshot = with_unique_uuids(snapshot)
-            reported = snapshot_uuids(snapshot)
-        if reported != node.reported_uuids:
-            gone = [] if node.snapshot is None else missing_gpus_from(node.snapshot, node.at)
-            self._inventories.update(node.node_id, node.inventory, gone, snapshot, at)
-            node.reported_uuids = reported
+        """Track GPUs that appeared, went missing or were moved; return it with unique UUIDs."""
+        snapshot = track_gpus(node, self._inventories, snapshot, at)
         if node.inventory.missing:
             twins = self.identities.twins(node.node_id)
             self._inventories.prune(node.node_id, node.inventory, twins)

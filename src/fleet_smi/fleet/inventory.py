@@ -1,12 +1,16 @@
 """Inventory of GPUs per node: a missing GPU stays listed, unless it was moved to another node."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.model.snapshot import Fault, Gpu, Snapshot
+from fleet_smi.model.uuids import snapshot_uuids, with_unique_uuids
+
+if TYPE_CHECKING:
+    from fleet_smi.fleet.node_state import NodeState
 
 # A node that invents a new UUID with every report must not fill the memory.
 _MAX_MISSING = 64
@@ -211,3 +215,19 @@ def _with_collector_fault(gpu: Gpu, snapshot: Snapshot) -> Gpu:
             kind = run.fault or "unreadable"
             return replace(gpu, fault=Fault(kind=kind, detail=run.detail, since=since))
     return gpu
+
+
+def track_gpus(
+    node: "NodeState", inventories: InventoryIndex, snapshot: Snapshot, at: float
+) -> Snapshot:
+    """Track GPUs that appeared or went missing; return the snapshot with unique UUIDs."""
+    reported = snapshot_uuids(snapshot)
+    # The list of UUIDs hardly ever changes, and comparing it is all that most reports cost.
+    if reported != node.reported_uuids and len(set(reported)) < len(reported):
+        snapshot = with_unique_uuids(snapshot)
+        reported = snapshot_uuids(snapshot)
+    if reported != node.reported_uuids:
+        gone = [] if node.snapshot is None else missing_gpus_from(node.snapshot, node.at)
+        inventories.update(node.node_id, node.inventory, gone, snapshot, at)
+        node.reported_uuids = reported
+    return snapshot
