@@ -47,6 +47,35 @@ def test_one_holder_at_a_time_and_the_kernel_tells_who(folder: int, path: Path) 
     assert leases.read(folder=str(path)) == []
 
 
+def test_a_folder_without_leases_is_listed_again_only_when_it_has_changed(
+    folder: int, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, list_files = list[int](), leases.list_files
+
+    def counted(opened: int) -> list[lease_files.LeaseFile]:
+        listed.append(opened)
+        return list_files(opened)
+
+    monkeypatch.setattr(leases, "list_files", counted)
+
+    def is_leased() -> bool:
+        try:
+            return bool(leases.read(folder=str(path)))
+        except NotPresent:
+            return False
+
+    # It has just been made: what comes within the same tick of the clock would not be seen.
+    assert not is_leased() and not is_leased()
+    assert len(listed) == 2
+    os.utime(path, (0, 0))
+    assert not any([is_leased() for _ in range(5)])
+    assert len(listed) == 3
+    lock = try_take(folder, GPU, {})
+    assert lock is not None
+    assert is_leased()
+    lock.release()
+
+
 @pytest.mark.parametrize("uuid", ["MIG-1/2:3", "pci-0000:03:00.0@node-1", "a.b%c", "GPU-é"])
 def test_any_uuid_has_a_file_name(folder: int, path: Path, uuid: str) -> None:
     lock = try_take(folder, uuid, {})
