@@ -178,31 +178,45 @@ def hub_client(args: argparse.Namespace) -> "HubClient":
 
 def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient":
     """Return a client of the hub; a user's own hub needs neither token nor fingerprint."""
-    from pathlib import Path
-
+    from fleet_smi.cli.acting import find_login, is_token_named, login_client
     from fleet_smi.client.hub import HubClient
-    from fleet_smi.hub.state_folder import read_local_admin_token, read_running_hub
 
-    client, folder = settings.client, Path(settings.hub.state)
-    own = read_running_hub(folder)
-    url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
-    if url is None:
+    client = settings.client
+    own = own_hub_client(settings) if client.hub or own_if_unnamed else None
+    if own is not None:
+        return own
+    login = None if is_token_named() else find_login(settings)
+    if login is not None:
+        return login_client(*login)
+    if client.hub is None:
         from fleet_smi.cli.hub_state import has_system_hub
 
         hint = "; the hub of this machine is root's: use sudo" if has_system_hub() else ""
         raise UsageError(f"no hub given: use --hub URL, or set client.hub in fleet-smi.toml{hint}")
-    if own is not None and _is_own(url, own, settings.hub.hosts) and not _names_token():
-        # Whatever token is set for this hub: who can read its state folder is its admin. By the
-        # address of this machine, so that the token reaches no other.
-        admin = read_local_admin_token(folder)
-        if admin is not None:
-            return HubClient(own.local_url, token=admin, fingerprint=own.fingerprint)
-    return HubClient(url, token=client.read_token(), fingerprint=client.fingerprint)
+    return HubClient(client.hub, token=client.read_token(), fingerprint=client.fingerprint)
 
 
-def _names_token() -> bool:
-    """Whether this one command was given a token."""
-    return any(f"FLEET_SMI_CLIENT_{key}" in os.environ for key in ("TOKEN", "TOKEN_FILE"))
+def own_hub_client(settings: "Settings") -> "HubClient | None":
+    """Return a client of the hub that this user runs here, unless another hub or token is set."""
+    from pathlib import Path
+
+    from fleet_smi.cli.acting import is_token_named
+    from fleet_smi.client.hub import HubClient
+    from fleet_smi.hub.state_folder import read_local_admin_token, read_running_hub
+
+    folder, url = Path(settings.hub.state), settings.client.hub
+    own = read_running_hub(folder)
+    if own is None or (url is not None and not _is_own(url, own, settings.hub.hosts)):
+        return None
+    # Whatever token is set for this hub: who can read its state folder is its admin. By the
+    # address of this machine, so that the token reaches no other.
+    admin = None if is_token_named() else read_local_admin_token(folder)
+    if admin is not None:
+        return HubClient(own.local_url, token=admin, fingerprint=own.fingerprint)
+    if url is not None:
+        return None
+    client = settings.client
+    return HubClient(own.local_url, token=client.read_token(), fingerprint=client.fingerprint)
 
 
 def _is_own(url: str, own: "RunningHub", hosts: Sequence[str]) -> bool:

@@ -17,6 +17,8 @@ COMMANDS: dict[str, str] = {
     "claim": "lease the GPUs on which a process of yours already runs",
     "leases": "list who has leased which GPU, and who uses one without a lease",
     "release": "give back what `claim` or `free --hold` has leased",
+    "login": "log in at a hub, for commands that act in your name",
+    "logout": "revoke and forget the token of `login`",
     "who": "show who uses GPUs: how many, since when, how many of them idle",
     "history": "show a timeline of each GPU (needs a hub)",
     "report": "GPU-hours, load, idle time, energy and cost over a period (needs a hub)",

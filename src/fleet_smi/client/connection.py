@@ -93,6 +93,15 @@ class HubConnection:
         finally:
             self.close()
 
+    def copy(self, token: str, timeout_seconds: float) -> "HubConnection":
+        """Another connection to the same hub, not open yet, with a token of its own."""
+        return HubConnection(
+            self.url,
+            token=token,
+            fingerprint=self._fingerprint,
+            timeout_seconds=timeout_seconds,
+        )
+
     def close(self) -> None:
         """Close the connection; a thread that waits for a response gets an error."""
         opened, self._open = self._open, None

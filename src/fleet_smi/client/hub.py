@@ -11,6 +11,7 @@ from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_response
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import FleetError, NotFound, Refused, Unreachable, UsageError
+from fleet_smi.model.accounts import PersonalTokenMade, SessionInfo
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.fleet import FleetPage, FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
@@ -39,10 +40,31 @@ class HubClient:
         token: str | None = None,
         fingerprint: str | None = None,
         timeout_seconds: float = 10.0,
+        connection: HubConnection | None = None,
     ) -> None:
-        self._connection = HubConnection(
+        """Create it; a `connection` is one through the agent of this machine."""
+        self._connection = connection or HubConnection(
             url, token=token, fingerprint=fingerprint, timeout_seconds=timeout_seconds
         )
+
+    @property
+    def url(self) -> str:
+        """The URL of the hub, or what stands for it."""
+        return self._connection.url
+
+    def session(self) -> SessionInfo:
+        """Who the hub takes the sender for."""
+        return self._get("/api/v1/session", SessionInfo)
+
+    def create_personal_token(self, name: str, password: str, note: str) -> PersonalTokenMade:
+        """Exchange a name and a password for a personal token."""
+        body = {"name": name, "password": password, "note": note}
+        response = self._request("POST", "/api/v1/personal-tokens", body)
+        return decode_response(response.body, PersonalTokenMade)
+
+    def revoke_current_token(self) -> None:
+        """Revoke the personal token that this client uses."""
+        self._request("DELETE", "/api/v1/personal-tokens/current")
 
     def fleet(self, at: Moment | None = None, **filters: str | None) -> FleetView:
         """The whole fleet, or what the hub selects by `user`, `node`, `state` and `filter`.

@@ -52,6 +52,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     fingerprint: str | None
     state: str
     spool: int
+    socket: str | None
 
     def read_join_token(self) -> str | None:
         """The join token; `None` if none is set."""

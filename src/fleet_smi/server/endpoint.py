@@ -29,6 +29,7 @@ from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import iterate_cooperatively
+from fleet_smi.server.vouching import vouched_identity
 
 _T = TypeVar("_T")
 
@@ -65,7 +66,10 @@ class ApiError(Exception):
 def authorize_request(request: Request, services: Services, action: Action) -> Identity:
     """Return who sent the request; raise `ApiError` unless they may do this."""
     peer = "" if request.client is None else request.client.host
-    identity = services.access.authenticate(request.scope["headers"], peer, request.method)
+    headers = request.scope["headers"]
+    identity = services.access.authenticate(headers, peer, request.method)
+    if isinstance(identity, Identity):
+        identity = vouched_identity(identity, headers, request.method, request.scope["path"])
     if isinstance(identity, HttpError):
         raise ApiError(identity)
     refusal = services.access.authorize(identity, action)

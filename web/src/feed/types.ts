@@ -454,6 +454,17 @@ export interface Person {
   since: number | null;
 }
 
+export interface PersonalTokenList {
+  tokens: Token[];
+}
+
+export interface PersonalTokenMade {
+  id: string;
+  token: string;
+  person: string;
+  role: "admin" | "viewer";
+}
+
 export interface Problems {
   problems: HubProblem[];
   refused: RefusedSender[];
@@ -531,6 +542,7 @@ export interface SessionInfo {
   name: string;
   role: "admin" | "node" | "viewer";
   how: string;
+  person: string | null;
 }
 
 export interface StorageStatus {
@@ -607,6 +619,7 @@ export interface Token {
   expires_at: number | null;
   uses_left: number | null;
   revoked_at: number | null;
+  person: string | null;
 }
 
 export interface TokenList {

@@ -24,6 +24,7 @@ ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.identity",
     "fleet_smi.server.routes.join_command",
     "fleet_smi.server.routes.tokens",
+    "fleet_smi.server.routes.personal_tokens",
     "fleet_smi.server.routes.users",
     "fleet_smi.server.routes.session",
     "fleet_smi.server.routes.openapi",
