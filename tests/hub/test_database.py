@@ -178,6 +178,7 @@ def test_the_first_version_is_migrated_to_the_current_one(tmp_path: Path) -> Non
     with sqlite3.connect(state / DATABASE_FILE) as connection:
         connection.execute("DROP TABLE ended_sessions")
         connection.execute("ALTER TABLE tokens DROP COLUMN person")
+        connection.execute("DROP TABLE queue")
         connection.execute("UPDATE facts SET value = '1' WHERE name = 'schema'")
     connection.close()
     engine = open_database(state)

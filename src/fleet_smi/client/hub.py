@@ -10,7 +10,15 @@ import msgspec
 from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_response
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
-from fleet_smi.errors import FleetError, NotFound, Refused, Unreachable, UsageError
+from fleet_smi.errors import (
+    FleetError,
+    NoPerson,
+    NotFound,
+    Refused,
+    Unmet,
+    Unreachable,
+    UsageError,
+)
 from fleet_smi.model.accounts import PersonalTokenMade, SessionInfo
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.fleet import FleetPage, FleetView, NodeView
@@ -20,6 +28,8 @@ from fleet_smi.model.hub_problems import NodesView, Problems
 from fleet_smi.model.moment import to_remote_moment
 from fleet_smi.model.node_summary import FleetOverview, view_overview
 from fleet_smi.model.people import PeopleView
+from fleet_smi.model.queue.entries import QueueRequest
+from fleet_smi.model.queue.view import QueueRow, QueueView
 from fleet_smi.model.select import BriefOffer, Offer
 from fleet_smi.model.views import summarize_nodes
 
@@ -28,6 +38,7 @@ Moment = str | float | datetime
 _QueryValue = str | int | None
 _T = TypeVar("_T")
 _PAGE_NODES = 500
+_ERRORS_BY_CODE: dict[str, type[FleetError]] = {"no_person": NoPerson, "too_many": Unmet}
 
 
 class HubClient:
@@ -194,6 +205,35 @@ class HubClient:
         """Retention, size and gaps of the history."""
         return self._get("/api/v1/history/state", StorageStatus)
 
+    def queue(self) -> QueueView:
+        """Who waits for GPUs, in which order, and why."""
+        return self._get("/api/v1/queue", QueueView)
+
+    def join_queue(self, request: QueueRequest) -> QueueRow:
+        """Wait for GPUs; the response may have an offer already. It has to be kept."""
+        body = {
+            "n": request.count,
+            "min_free": f"{request.min_free_bytes}B",
+            "model": request.model,
+            "vendor": request.vendor,
+            "where": request.where,
+            "uuids": request.uuids,
+            "max_hours": request.max_hours,
+            "note": request.note,
+            "kind": request.kind,
+            "keep_seconds": request.keep_seconds,
+        }
+        return decode_response(self._request("POST", "/api/v1/queue", body).body, QueueRow)
+
+    def keep_request(self, request_id: str, **changes: Any) -> QueueRow:
+        """Keep a request, with `taken` or `declined` answer its offer, or change it."""
+        path = f"/api/v1/queue/{quote(request_id, safe='')}"
+        return decode_response(self._request("PATCH", path, changes).body, QueueRow)
+
+    def cancel_request(self, request_id: str) -> None:
+        """Remove a request from the queue."""
+        self._request("DELETE", f"/api/v1/queue/{quote(request_id, safe='')}")
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
@@ -270,6 +310,8 @@ def _error(response: Response, url: str) -> FleetError:
         message = f"answered with status {response.status}; is it a fleet-smi hub?"
     else:
         message = error.message
+    if error is not None and error.code in _ERRORS_BY_CODE:
+        return _ERRORS_BY_CODE[error.code](f"hub {url}: {message}")
     # 421: the hub does not answer to this host name.
     if response.status in (401, 403, 421):
         return Refused(f"hub {url}: {message}")

@@ -121,6 +121,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     remember_interval: float
     nodes_most: int
     node_budget: float
+    queue_per_person: int
+    queue_most: int
     history: str | None
     cluster: tuple[str, ...]
     cluster_token: str | None

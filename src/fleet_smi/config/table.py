@@ -2,6 +2,7 @@
 
 from fleet_smi.config import value_types
 from fleet_smi.config.addresses import ListenAddress
+from fleet_smi.config.queue_rows import QUEUE_ROWS
 from fleet_smi.config.remote_write_rows import REMOTE_WRITE_ROWS
 from fleet_smi.config.setting_row import Setting, secret_rows
 from fleet_smi.config.verdict_rows import VERDICT_ROWS
@@ -236,6 +237,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "remember_interval", value_types.INTERVAL, 5.0, "how often nodes are saved"),
     Setting("hub", "nodes_most", value_types.COUNT, 20_000, "how many nodes it may have"),
     Setting("hub", "node_budget", value_types.DURATION, 10.0, "work that a node may cause at once"),
+    *QUEUE_ROWS,
     Setting(
         "hub", "history", value_types.HISTORY, None, "the database of the history, or off", "off"
     ),

@@ -113,6 +113,17 @@ ended_sessions = Table(
     Column("name", Text, nullable=False),
     Column("expires_at", Float, nullable=False),
 )
+# Requests for GPUs that wait, and the offers that some of them have; both as JSON.
+queue = Table(
+    "queue",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("arrived_at", Float, nullable=False),
+    Column("seen_at", Float, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("state", Text, nullable=False),
+)
 
 
 def _add_person(connection: Connection) -> None:
@@ -120,7 +131,11 @@ def _add_person(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE tokens ADD COLUMN person TEXT"))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (ended_sessions.create, _add_person)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    ended_sessions.create,
+    _add_person,
+    queue.create,
+)
 """The first migrates version 1 to 2, the next 2 to 3. A new database is created by `metadata`."""
 
 

@@ -9,6 +9,7 @@ ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.filter",
     "fleet_smi.server.routes.nodes",
     "fleet_smi.server.routes.free",
+    "fleet_smi.server.routes.queue",
     "fleet_smi.server.routes.people",
     "fleet_smi.server.routes.strips",
     "fleet_smi.server.routes.ledger",
