@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from fleet_smi.cli.hub_presence import may_have_hub
 from fleet_smi.cli.job_environment import DOCKER, docker_devices, job_environment
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import LeaseKeeper, WaitMessages, say
@@ -67,12 +68,12 @@ def take_and_run(
     wanted = lease_options(args)
     taker = LeaseTaker(folder, fleet.view, fleet.thresholds, wanted, details, started_at)
     show = WaitMessages(wanted.request.count)
-    if settings.client.hub is None:
+    if not may_have_hub(args, settings):
         leased = taker.wait(options.timeout_seconds, show)
     else:
         from fleet_smi.cli.queue_wait import take_in_turn
 
-        leased = take_in_turn(settings, taker, wanted, options, show)
+        leased = take_in_turn(args, taker, wanted, options, show)
     fleet.close()
     environment = job_environment(leased.candidates, os.environ, uuid=options.uuid)
     command = options.command

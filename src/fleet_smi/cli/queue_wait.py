@@ -3,10 +3,12 @@
 A hub that is away stops nobody: `run` then waits on this machine alone.
 """
 
+import argparse
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from fleet_smi.cli.acting import acting_client
 from fleet_smi.cli.lease_keeper import say
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import DeliveryError, FleetError, NotFound, Unmet, UsageError
@@ -18,13 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fleet_smi.cli.job_session import JobOptions
-    from fleet_smi.config import Settings
     from fleet_smi.node.leasing import Leased, LeaseOptions, LeaseTaker
 
 _POLL_SECONDS = 2.0
 _RETRY_SECONDS = 10.0
-_HUB_TIMEOUT_SECONDS = 3.0
-_MAX_UUIDS = 1024
+_HUB_TIMEOUT_SECONDS = 5.0
+_MAX_UUIDS = 512
+_CANCELLED_SECONDS = 30.0
+
+
+class Cancelled(FleetError):
+    """Somebody has removed the request from the queue: this user, or an admin."""
 
 
 class QueuePlace:
@@ -35,16 +41,28 @@ class QueuePlace:
         self._request = request
         self._id: str | None = None
         self._last = ""
+        self._heard_at = 0.0
 
     def poll(self) -> QueueRow:
-        """Join, or say that the request is still wanted; return its row."""
+        """Join, or say that the request is still wanted; return its row.
+
+        Raise `Cancelled` if somebody has removed the request, `Unmet` if too many wait already.
+        """
         if self._id is not None:
             try:
-                return self._client.keep_request(self._id)
+                row = self._client.keep_request(self._id)
             except NotFound:
-                self._id = None  # given up while the hub could not be reached
+                # Dropped, if the hub could not be reached for a minute.
+                self._id = None
+                if time.monotonic() - self._heard_at < _CANCELLED_SECONDS:
+                    raise Cancelled(
+                        "the request was cancelled: it is in the queue no more"
+                    ) from None
+            else:
+                self._heard_at = time.monotonic()
+                return row
         row = self._client.join_queue(self._request)
-        self._id = row.id
+        self._id, self._heard_at = row.id, time.monotonic()
         return row
 
     def answer(self, *, taken: bool) -> None:
@@ -76,7 +94,7 @@ class QueuePlace:
 
 
 def take_in_turn(
-    settings: "Settings",
+    args: argparse.Namespace,
     taker: "LeaseTaker",
     wanted: "LeaseOptions",
     options: "JobOptions",
@@ -99,7 +117,9 @@ def take_in_turn(
     )
     place = None
     try:
-        place = QueuePlace(open_client(settings), request)
+        client = acting_client(args)
+        client.limit_wait(_HUB_TIMEOUT_SECONDS)
+        place = QueuePlace(client, request)
         leased = _take_in_turn(place, taker, deadline, show)
     except (DeliveryError, UsageError) as error:
         # Also a hub that does not know this machine, or which person we are.
@@ -134,17 +154,6 @@ class Deadline:
         if left is not None and left <= 0:
             raise Unmet(reason)
         time.sleep(seconds if left is None else min(seconds, left))
-
-
-def open_client(settings: "Settings") -> HubClient:
-    """Return a client that does not wait long for a hub."""
-    client = settings.client
-    return HubClient(
-        client.hub or "",
-        token=client.read_token(),
-        fingerprint=client.fingerprint,
-        timeout_seconds=_HUB_TIMEOUT_SECONDS,
-    )
 
 
 def _take_in_turn(

@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from fleet_smi import config
 from fleet_smi.cli import fleet_source
+from fleet_smi.cli.acting import acting_client
 from fleet_smi.cli.devices import candidate_labels, cuda_devices
+from fleet_smi.cli.hub_presence import may_have_hub
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import WaitMessages, say
-from fleet_smi.errors import NoPerson, Unmet, UsageError
+from fleet_smi.errors import Refused, Unmet, UsageError
 from fleet_smi.model.candidates import Candidate, GpuRequest, OfferedDevice
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.queue.entries import ANYWHERE, LABEL_PREFIX, NODE_PREFIX, QueueRequest
@@ -40,13 +43,13 @@ def wait(args: argparse.Namespace) -> Met:
     where = _checked_where(args.on)
     request = replace(lease_options(args).request, same_node=True)
     show = WaitMessages(request.count)
-    fleet = fleet_source.select_fleet(args, own_hub=True)
-    if isinstance(fleet, fleet_source.HubFleet):
-        request = replace(request, cuda_visible_devices=None)
+    if not (args.here or args.ssh or args.dir) and may_have_hub(args, config.load()):
+        anywhere = replace(request, cuda_visible_devices=None)
         try:
-            return _in_queue(args, request, where, timeout, show)
-        except NoPerson as error:
+            return _in_queue(args, anywhere, where, timeout, show)
+        except Refused as error:
             say(f"not in the queue, only looking: {error}")
+    fleet = fleet_source.select_fleet(args, own_hub=True)
     if not fleet.is_local:
         request = replace(request, cuda_visible_devices=None)
     elif where != ANYWHERE:
@@ -78,7 +81,7 @@ def _in_queue(
         max_hours=args.max_hours,
         note=args.note,
     )
-    place = QueuePlace(fleet_source.hub_client(args), wanted)
+    place = QueuePlace(acting_client(args), wanted)
     try:
         return _from_row(wait_for_offer(place, timeout, show))
     finally:

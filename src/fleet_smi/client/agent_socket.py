@@ -23,6 +23,10 @@ class AgentConnection(HubConnection):
         self._path = path
         self._seconds = timeout_seconds
 
+    def limit_wait(self, seconds: float) -> None:
+        """Wait for no answer longer than so many seconds."""
+        self._seconds = min(self._seconds, seconds)
+
     def _connect(self) -> Http1Connection:
         sock = connect(self._path, self._seconds)
         return Http1Connection(sock, "localhost", self._seconds)

@@ -69,6 +69,10 @@ class HubConnection:
             self.close()
             raise self._translate(error) from None
 
+    def limit_wait(self, seconds: float) -> None:
+        """Wait for no answer longer than so many seconds."""
+        self._timeout_seconds = min(self._timeout_seconds, seconds)
+
     def stream(self, path: str, max_bytes: int) -> Iterator[bytes]:
         """Yield the body of a GET that does not end; raise as `request`, and for a bad status.
 

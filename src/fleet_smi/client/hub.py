@@ -63,6 +63,10 @@ class HubClient:
         """The URL of the hub, or what stands for it."""
         return self._connection.url
 
+    def limit_wait(self, seconds: float) -> None:
+        """Wait for no answer longer than so many seconds."""
+        self._connection.limit_wait(seconds)
+
     def session(self) -> SessionInfo:
         """Who the hub takes the sender for."""
         return self._get("/api/v1/session", SessionInfo)

@@ -131,10 +131,14 @@ def _add_person(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE tokens ADD COLUMN person TEXT"))
 
 
+def _create_queue(connection: Connection) -> None:
+    queue.create(connection, checkfirst=True)
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     ended_sessions.create,
     _add_person,
-    queue.create,
+    _create_queue,
 )
 """The first migrates version 1 to 2, the next 2 to 3. A new database is created by `metadata`."""
 

@@ -81,6 +81,10 @@ def test_a_request_ends_when_its_person_is_on_the_gpu() -> None:
     taken = node("gpu01", gpu(0, lease=Lease(holder="alice", taken_at=NOON)))
     occupants = {"gpu01": node_occupants(taken, NOON)}
     assert settle(OFFERED, taken, occupants=occupants) is None
+    runs = entry(1, "alice", kind="run", offer=offer("GPU-00000000"))
+    still = settle(runs, taken, occupants=occupants)
+    assert still is not None
+    assert still.offer is None
     other = node("gpu01", gpu(0, processes=(process(user="bob"),)))
     after = settle(OFFERED, other, occupants={"gpu01": node_occupants(other, NOON)})
     assert after is not None

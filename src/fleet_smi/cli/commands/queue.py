@@ -2,8 +2,13 @@
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleet_source, output
+from fleet_smi.errors import Refused
+
+if TYPE_CHECKING:
+    from fleet_smi.client.hub import HubClient
 
 HELP = "show who waits for GPUs in the hub's queue: place, request, why, and until when"
 EXAMPLES = """\
@@ -30,9 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     priority.add_argument("band", choices=_BANDS, help="high goes first, low goes last")
 
 
+def _client(args: argparse.Namespace) -> "HubClient":
+    """Return a client of this person; to look, any that may see the fleet."""
+    from fleet_smi.cli.acting import acting_client
+
+    try:
+        return acting_client(args)
+    except Refused:
+        if args.action is not None:
+            raise
+        return fleet_source.hub_client(args)
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the queue, or act on one request."""
-    client = fleet_source.hub_client(args)
+    client = _client(args)
     if args.action == "cancel":
         client.cancel_request(args.id)
         return 0

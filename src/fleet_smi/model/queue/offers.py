@@ -66,8 +66,10 @@ def _settle(
         return None if entry.taken_at is not None else entry
     on_node = occupants.get(offer.node_id, {})
     people = [on_node[uuid].people for uuid in offer.uuids if uuid in on_node]
-    if any(entry.person in each for each in people):
-        return None  # its person is there
+    # Its person is there. A command says itself that it has taken what it was offered.
+    is_settled = entry.taken_at is not None or entry.request.kind != "run"
+    if is_settled and any(entry.person in each for each in people):
+        return None
     if entry.taken_at is not None:
         return None if is_expired(entry) or len(people) == len(offer.uuids) else entry
     room = rooms.get(offer.node_id)

@@ -23,15 +23,11 @@ from fleet_smi.model.queue.view import QueueRow, QueueView
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_memory
+from fleet_smi.server.auth import acting_name, may_edit
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
 from fleet_smi.server.http_error import HttpError
 
 _MAX_HOURS = 10_000.0
-_NO_PERSON = HttpError(
-    403,
-    "no_person",
-    "the queue is for people: log in, or send a token of your own, not one that many share",
-)
 _Text = Annotated[str, Meta(max_length=1000)]
 _Hours = Annotated[float, Meta(gt=0, lt=_MAX_HOURS)]
 
@@ -88,7 +84,7 @@ class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 async def list_queue(context: RequestContext) -> Response:
     """Every request with its place, why it waits, and when it can probably be met."""
     identity = context.identity
-    person = None if identity is None else identity.person
+    person = None if identity is None else acting_name(identity)
     await context.services.queue.ready()
     return json_response(context.services.queue.view(person))
 
@@ -96,8 +92,7 @@ async def list_queue(context: RequestContext) -> Response:
 async def add_request(context: RequestContext) -> Response:
     """Add a request; where it can be met at once, the response has the offer already."""
     ask: QueueAsk = context.body
-    person = _require_person(context.identity)
-    request = ask.request()
+    person, request = acting_name(_identity(context)), ask.request()
     try:
         return json_response(await context.services.queue.join(person, request))
     except UsageError as error:
@@ -111,11 +106,10 @@ async def change_request(context: RequestContext) -> Response:
     change: QueueChange = context.body
     await context.services.queue.ready()
     entry = _require_own(context)
-    queue, identity = context.services.queue, context.identity
-    is_admin = identity is not None and identity.role == "admin"
-    if change.band is not None and not is_admin:
+    queue, identity = context.services.queue, _identity(context)
+    if change.band is not None and identity.role != "admin":
         raise ApiError(HttpError(403, "forbidden", "only an admin may change the priority"))
-    if identity is not None and identity.person == entry.person:
+    if acting_name(identity) == entry.person:
         await queue.hear(entry.id)
     if change.taken:
         row = queue.row(entry.id, entry.person)
@@ -128,7 +122,7 @@ async def change_request(context: RequestContext) -> Response:
             entry.id, band=change.band, note=_clean(change.note), max_hours=change.max_hours
         )
     try:
-        return json_response(queue.row(entry.id, identity.person if identity else None))
+        return json_response(queue.row(entry.id, acting_name(identity)))
     except NotFound as error:  # it has ended meanwhile
         raise ApiError(HttpError(404, "unknown_request", str(error))) from None
 
@@ -141,22 +135,19 @@ async def cancel_request(context: RequestContext) -> Response:
     return Response(status_code=204)
 
 
-def _require_person(identity: Identity | None) -> str:
-    if identity is None or identity.person is None:
-        raise ApiError(_NO_PERSON)
-    return identity.person
+def _identity(context: RequestContext) -> Identity:
+    if context.identity is None:  # never, with the action `act`
+        raise ApiError(HttpError(401, "unauthenticated", "authentication required"))
+    return context.identity
 
 
 def _require_own(context: RequestContext) -> QueueEntry:
     """The request of the path, if the sender may change it."""
-    identity, entry_id = context.identity, context.path_params["request_id"]
-    is_admin = identity is not None and identity.role == "admin"
-    person = None if is_admin else _require_person(identity)
     try:
-        entry = context.services.queue.entry(entry_id)
+        entry = context.services.queue.entry(context.path_params["request_id"])
     except NotFound as error:
         raise ApiError(HttpError(404, "unknown_request", str(error))) from None
-    if not is_admin and entry.person != person:
+    if not may_edit(_identity(context), entry.person):
         message = f"this request is {entry.person}'s: only they or an admin may change it"
         raise ApiError(HttpError(403, "not_yours", message))
     return entry
@@ -188,7 +179,7 @@ ENDPOINTS = (
         method="POST",
         path=_PATH,
         summary="Wait for GPUs",
-        required_action="view",
+        required_action="act",
         handler=add_request,
         body=QueueAsk,
         response=QueueRow,
@@ -198,7 +189,7 @@ ENDPOINTS = (
         method="PATCH",
         path=f"{_PATH}/{{request_id}}",
         summary="Keep a request, answer its offer, or change it",
-        required_action="view",
+        required_action="act",
         handler=change_request,
         body=QueueChange,
         response=QueueRow,
@@ -208,7 +199,7 @@ ENDPOINTS = (
         method="DELETE",
         path=f"{_PATH}/{{request_id}}",
         summary="Cancel a request",
-        required_action="view",
+        required_action="act",
         handler=cancel_request,
         status=204,
         extra_statuses=(404, 503),
