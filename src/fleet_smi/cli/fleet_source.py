@@ -104,19 +104,27 @@ def _runs_hub(folder: str) -> bool:
 
 
 def select_fleet(
-    args: argparse.Namespace, *, full: bool = False, own_hub: bool = False, patient: bool = True
+    args: argparse.Namespace,
+    *,
+    full: bool = False,
+    own_hub: bool = False,
+    patient: bool = True,
+    quiet: bool = False,
 ) -> FleetSource:
     """Return the fleet that flags and settings select; raise `UsageError` where they conflict.
 
     Without any, `own_hub` selects the hub that this user runs here, if one runs. `patient` is
-    whether this machine's view waits for a slow driver.
+    whether this machine's view waits for a slow driver, `quiet` that it prints no line meanwhile.
     """
     if getattr(args, "at", None) is not None:
         return _past_fleet(args)
     if _is_local(args, own_hub=own_hub):
         from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
 
-        return open_local_fleet(start_reader(), full=full, patient=patient)
+        reader = start_reader()
+        if quiet:
+            reader.on_wait = None
+        return open_local_fleet(reader, full=full, patient=patient)
     settings = _settings(args)
     if args.ssh or args.dir:
         from fleet_smi.fleet.polled import PolledFleet
@@ -242,7 +250,7 @@ class HubFleet:
         self, thresholds: "Thresholds", client: "HubClient", at: str | None = None
     ) -> None:
         self.thresholds = thresholds
-        self._client = client
+        self.client = client
         self._at = at
 
     def view(
@@ -251,35 +259,35 @@ class HubFleet:
         show_partial: "ShowPartial | None" = None,
     ) -> "FleetView":
         """Fetch the view from the hub, which waits for nothing."""
-        return self._client.fleet(self._at)
+        return self.client.fleet(self._at)
 
     def selected(self, **filters: str | None) -> "FleetView":
         """Fetch what the hub selects by these filters."""
-        return self._client.fleet(self._at, **filters)
+        return self.client.fleet(self._at, **filters)
 
     def overview(self, **filters: str | None) -> "FleetOverview":
         """Fetch one row per node that the hub selects by these filters."""
-        return self._client.overview(self._at, **filters)
+        return self.client.overview(self._at, **filters)
 
     def nodes(self) -> "NodesView":
         """Fetch the nodes, with the problems of the hub and the senders that it refuses."""
-        return self._client.nodes()
+        return self.client.nodes()
 
     def problems(self) -> "Problems":
         """Fetch the problems of the hub and the senders that it refuses."""
-        return self._client.problems()
+        return self.client.problems()
 
     def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
         """Return the GPUs the hub offers, judged by the hub's thresholds, not by ours."""
-        return self._client.free(request, at=self._at, explain=explain)
+        return self.client.free(request, at=self._at, explain=explain)
 
     def offers(self, request: "GpuRequest", *, explain: bool) -> "BriefOffer | Offer":
         """Return the same with no more of each GPU than its name."""
-        return self._client.offers(request, at=self._at, explain=explain)
+        return self.client.offers(request, at=self._at, explain=explain)
 
     def people(self, user: str | None) -> "PeopleView":
         """Return who holds GPUs, counted by the hub."""
-        return self._client.people(user, self._at)
+        return self.client.people(user, self._at)
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

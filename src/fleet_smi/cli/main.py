@@ -11,6 +11,7 @@ from fleet_smi.errors import DeliveryError, FleetError, UsageError
 
 COMMANDS: dict[str, str] = {
     "status": "show all GPUs as a table (the default command)",
+    "top": "watch the fleet live: nodes, GPUs, processes, people, history",
     "free": "find free GPUs, best first, ready for CUDA_VISIBLE_DEVICES",
     "run": "take free GPUs of this machine and run a command on them, in turn",
     "wait": "wait until GPUs are free, in the hub's queue; then run something or be told",

@@ -32,6 +32,7 @@ from fleet_smi.model.queue.entries import QueueRequest
 from fleet_smi.model.queue.view import QueueRow, QueueView
 from fleet_smi.model.select import BriefOffer, Offer
 from fleet_smi.model.views import summarize_nodes
+from fleet_smi.wire.event import Event
 
 Moment = str | float | datetime
 """A moment as text ("-2h", "yesterday 03:12"), seconds since 1970, or a `datetime`."""
@@ -56,6 +57,22 @@ class HubClient:
         """Create it; a `connection` is one through the agent of this machine."""
         self._connection = connection or HubConnection(
             url, token=token, fingerprint=fingerprint, timeout_seconds=timeout_seconds
+        )
+        self._fingerprint = fingerprint
+
+    @property
+    def url(self) -> str:
+        """The URL of the hub."""
+        return self._connection.url
+
+    def new_connection(self, timeout_seconds: float) -> HubConnection:
+        """Return another connection to the hub, as for its stream, which occupies one."""
+        connection = self._connection
+        return HubConnection(
+            connection.url,
+            token=connection.token,
+            fingerprint=self._fingerprint,
+            timeout_seconds=timeout_seconds,
         )
 
     @property
@@ -138,9 +155,14 @@ class HubClient:
         except NotFound:  # a hub of an older version
             return Problems()
 
-    def node(self, node_id: str) -> NodeView:
-        """One node."""
-        return self._get(f"/api/v1/nodes/{quote(node_id, safe='')}", NodeView)
+    def node(self, node_id: str, at: Moment | None = None) -> NodeView:
+        """One node, now or at a moment."""
+        path = f"/api/v1/nodes/{quote(node_id, safe='')}"
+        return self._get(path, NodeView, at=_encode_moment(at))
+
+    def stream_snapshot(self, at: Moment | None = None) -> Event:
+        """The fleet as the live stream has it, now or at a moment."""
+        return self._get("/api/v1/stream/snapshot", Event, at=_encode_moment(at))
 
     def remove(self, node_id: str) -> None:
         """Remove a node, its data and its credential."""
@@ -157,9 +179,13 @@ class HubClient:
         *,
         columns: int | None = None,
         filter: str | None = None,
+        node: str | None = None,
     ) -> Strips:
-        """A heat map: one row per GPU that matches the filter at the end of the range."""
-        options = {"columns": columns, "filter": filter}
+        """A heat map: one row per GPU that matches the filter at the end of the range.
+
+        `node` is a pattern of names, or the id of one.
+        """
+        options = {"columns": columns, "filter": filter, "node": node}
         return self._get_range("strips", Strips, since, until, **options)
 
     def periods(self, since: Moment, until: Moment = "now", **filters: str | None) -> PeriodTable:
