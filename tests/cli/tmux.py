@@ -17,7 +17,8 @@ class Tmux:
         # Short: the path of a socket has at most a hundred bytes.
         self._socket = str(folder / "tmux")
         columns, rows = size
-        line = f"{shlex.join(command)}; echo code=$?; stty -a | grep -o -- '-\\?echo '; exec cat"
+        mode = "stty -a | grep -qw -- -icanon && echo mode=raw || echo mode=line"
+        line = f"{shlex.join(command)}; echo code=$?; {mode}; exec cat"
         self._tmux(
             *("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows)),
             f"sh -c {shlex.quote(line)}",

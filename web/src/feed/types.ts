@@ -473,6 +473,7 @@ export interface Problems {
 export interface Process {
   pid: number;
   pid_is_made: boolean;
+  parent_pid: number | null;
   kind: "compute" | "compute+graphics" | "graphics" | "mps";
   gpu_memory_bytes: number | null;
   user: string | null;

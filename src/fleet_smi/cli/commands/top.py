@@ -66,6 +66,9 @@ def run(args: argparse.Namespace) -> int:
         is_ascii=args.ascii or not _has_unicode(),
         send_signal=_signal_sender(is_local=_is_local(feed)),
     )
+    for name in ("COLUMNS", "LINES"):
+        # Textual would believe them, and not the terminal, whose window may have changed since.
+        os.environ.pop(name, None)
     app.run()
     if app.bug is not None:
         raise app.bug

@@ -11,6 +11,7 @@ from fleet_smi.terminal.top.view.history import history_lines
 _BESIDE_COLUMNS = 150
 _STACKED_COLUMNS = 120
 _BRIEF_ROWS = 6  # a lower pane has one line of figures and no processes
+_PANE_ROWS = 11  # enough for figures and a few processes, and all twelve nodes of a small lab
 
 
 def fleet_lines(frame: Frame, rows: int, top: int) -> list[TopLine]:
@@ -56,7 +57,7 @@ def _detail_rows(frame: Frame, rows: int) -> int:
     """Return the height of the pane below the rows: a part, and what the rows do not need."""
     nodes = len(frame.data.arrangement.node_ids)
     needed = 1 + nodes * frame.state.node_rows(frame.data)
-    least = 2 if rows < 24 else rows * 2 // 5
+    least = 2 if rows < 24 else min(rows * 2 // 5, _PANE_ROWS)
     return max(min(least, rows - 3), rows - needed)
 
 
