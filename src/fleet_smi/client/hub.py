@@ -60,11 +60,6 @@ class HubClient:
         )
         self._fingerprint = fingerprint
 
-    @property
-    def url(self) -> str:
-        """The URL of the hub."""
-        return self._connection.url
-
     def new_connection(self, timeout_seconds: float) -> HubConnection:
         """Return another connection to the hub, as for its stream, which occupies one."""
         connection = self._connection

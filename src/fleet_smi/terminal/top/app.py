@@ -30,7 +30,7 @@ from fleet_smi.terminal.top.screen import render
 from fleet_smi.terminal.top.state import ScreenState, TopData, chosen_item
 from fleet_smi.terminal.top.theme import THEMES
 from fleet_smi.terminal.top.update_data import apply_update, show_moment
-from fleet_smi.terminal.top.updates import Message, Update
+from fleet_smi.terminal.top.updates import ShowMessage, Update
 from fleet_smi.terminal.view.history_strip import strip_columns
 
 SendSignalTo = Callable[[SendSignal, TopData], str]
@@ -130,7 +130,7 @@ class TopApp(App[None]):
             return
         while self._arrived:
             update = self._arrived.popleft()
-            if isinstance(update, Message):
+            if isinstance(update, ShowMessage):
                 self._show_message(update.text)
             else:
                 apply_update(self.data, self.state, update, now)
@@ -166,7 +166,7 @@ class TopApp(App[None]):
         self._show_message("sending …")
 
         def send() -> None:
-            self._arrived.append(Message(self._send_signal(request, self.data)))
+            self._arrived.append(ShowMessage(self._send_signal(request, self.data)))
 
         self.run_worker(send, thread=True, exit_on_error=False)
 

@@ -251,7 +251,7 @@ class Controls:
         self._ask(ShowPeople(self._state.at))
 
     def _show_queue(self) -> None:
-        if not self._data.has_queue:
+        if self._data.queue is None:
             self._state.message = "this fleet has no queue"
             return
         self._state.view, self._state.first_line = "queue", 0

@@ -10,7 +10,7 @@ from fleet_smi.errors import FleetError
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.people import view_people
 from fleet_smi.terminal.top.requests import Request, ShowPeople
-from fleet_smi.terminal.top.updates import Message, PeopleArrived, Trouble, Update, ViewArrived
+from fleet_smi.terminal.top.updates import PeopleArrived, Trouble, Update, ViewArrived
 
 Deliver = Callable[[Update], None]
 _STOP_SECONDS = 2.0
@@ -109,6 +109,3 @@ class PolledFeed:
 
 def _ignore(_: Update) -> None:
     pass
-
-
-__all__ = ["Deliver", "Feed", "Message", "PolledFeed", "ReadableFleet"]

@@ -2,7 +2,7 @@
 
 from fleet_smi.terminal.top.spans import TopLine, fit
 from fleet_smi.terminal.top.state import ScreenState, TopData
-from fleet_smi.terminal.top.view.node_rows import RowLayout
+from fleet_smi.terminal.top.view.node_rows import NodeRowLayout
 from fleet_smi.terminal.view.formatting import ToLocalTime
 
 
@@ -23,7 +23,7 @@ class Frame:
         self.process_at: dict[int, tuple[int, str]] = {}
         self.keys: list[tuple[int, int, str]] = []
         """The keys in the last row: first column, the column after, and the key."""
-        self.layout: RowLayout | None = None
+        self.layout: NodeRowLayout | None = None
 
     @property
     def columns(self) -> int:

@@ -8,7 +8,6 @@ from fleet_smi.client.event_stream import read_events
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import FleetError, NotFound
 from fleet_smi.terminal.top.feed import Deliver
-from fleet_smi.terminal.top.queue_table import queue_table
 from fleet_smi.terminal.top.requests import (
     GoTo,
     Request,
@@ -20,12 +19,12 @@ from fleet_smi.terminal.top.requests import (
 from fleet_smi.terminal.top.updates import (
     EventArrived,
     HistoryArrived,
-    Message,
     NodeArrived,
     PastArrived,
     PeopleArrived,
     QueueArrived,
     SeriesArrived,
+    ShowMessage,
     Trouble,
 )
 
@@ -129,9 +128,9 @@ class HubFeed:
             pass  # a node that is gone, or a hub of an older version
         except FleetError as error:
             # Trouble of the stream is told in a line of its own: this one passes.
-            self._deliver(Message(str(error)))
+            self._deliver(ShowMessage(str(error)))
         except Exception as error:  # noqa: BLE001  # a bug must not end the screen silently
-            self._deliver(Message(f"internal error: {error!r}"))
+            self._deliver(ShowMessage(f"internal error: {error!r}"))
 
     def _handler(self, request: Request) -> Callable[[], None]:
         if isinstance(request, Watch):
@@ -169,4 +168,8 @@ class HubFeed:
             self._deliver(PastArrived(at, self._client.stream_snapshot(at)))
 
     def _queue(self) -> None:
-        self._deliver(QueueArrived(queue_table(self._client)))
+        try:
+            queue = self._client.queue()
+        except NotFound:  # a hub of an older version
+            queue = None
+        self._deliver(QueueArrived(queue))

@@ -119,7 +119,7 @@ def _keys(state: ScreenState, data: TopData) -> key_help.Keys:
     if state.pane == "processes":
         return key_help.PROCESS_KEYS
     keys = key_help.NODE_KEYS if state.view == "node" else key_help.FLEET_KEYS
-    hidden = {*([] if data.has_history else ["y"]), *([] if data.has_queue else ["Q"])}
+    hidden = {*([] if data.has_history else ["y"]), *(["Q"] if data.queue is None else [])}
     if len(data.fleet) < 2:
         hidden.add("Esc")
     return [pair for pair in keys if pair[0] not in hidden]

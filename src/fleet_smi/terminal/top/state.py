@@ -1,12 +1,12 @@
 """State of the live screen: what has arrived, what is chosen, and how it is shown."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.history import Ribbon, Strips
 from fleet_smi.model.node_names import make_names_unique
 from fleet_smi.model.people import PeopleView
+from fleet_smi.model.queue.view import QueueView
 from fleet_smi.terminal.top.arrangement import Arrangement
 from fleet_smi.terminal.top.completion import Suggestion, known_words
 from fleet_smi.terminal.top.line_editor import LineEditor
@@ -25,7 +25,6 @@ class TopData:
     def __init__(self, source: str, *, has_history: bool) -> None:
         self.source = source
         self.has_history = has_history
-        self.has_queue = False
         self.live = self.fleet = FleetNodes()
         """The present, and what is shown: the present or a moment of the past."""
         self.past: FleetNodes | None = None
@@ -39,7 +38,8 @@ class TopData:
         self.people: PeopleView | None = None
         self.strips: Strips | None = None
         self.ribbon: Ribbon | None = None
-        self.queue: Sequence[Sequence[str]] = ()
+        self.queue: QueueView | None = None
+        """Who waits; `None` where the fleet has no queue."""
         self.trouble: str | None = None
         """Why nothing arrives now."""
         self._names: dict[str, str] = {}

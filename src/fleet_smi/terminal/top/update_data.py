@@ -45,9 +45,8 @@ def apply_update(data: TopData, state: ScreenState, update: Update, monotonic: f
             data.trends.fill(series)
         case PeopleArrived(people=people):
             data.people = people
-        case QueueArrived(table=table):
-            data.has_queue = table is not None
-            data.queue = table or ()
+        case QueueArrived(queue=queue):
+            data.queue = queue
         case HistoryArrived(strips=strips, ribbon=ribbon):
             data.strips, data.ribbon = strips, ribbon
         case Trouble(text=text):

@@ -7,6 +7,7 @@ from msgspec import Struct
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.history import Ribbon, Series, Strips
 from fleet_smi.model.people import PeopleView
+from fleet_smi.model.queue.view import QueueView
 from fleet_smi.wire.event import Event, EventKind
 
 
@@ -50,9 +51,9 @@ class PeopleArrived(Struct, frozen=True):
 
 
 class QueueArrived(Struct, frozen=True):
-    """Who waits for GPUs: headings and rows; `None` where the hub has no queue."""
+    """Who waits for GPUs; `None` where the hub has no queue."""
 
-    table: Sequence[Sequence[str]] | None
+    queue: QueueView | None
 
 
 class HistoryArrived(Struct, frozen=True):
@@ -68,7 +69,7 @@ class Trouble(Struct, frozen=True):
     text: str | None
 
 
-class Message(Struct, frozen=True):
+class ShowMessage(Struct, frozen=True):
     """A line for the user: the outcome of a request."""
 
     text: str
@@ -84,5 +85,5 @@ Update = (
     | QueueArrived
     | HistoryArrived
     | Trouble
-    | Message
+    | ShowMessage
 )

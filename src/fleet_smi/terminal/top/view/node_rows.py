@@ -20,7 +20,7 @@ _MODEL_WIDTH = 10
 _MODEL_COLUMNS = 110
 
 
-class RowLayout(Struct, frozen=True):
+class NodeRowLayout(Struct, frozen=True):
     """The widths of a row; `model` and `host` are 0 where they do not fit."""
 
     columns: int
@@ -43,7 +43,7 @@ class RowLayout(Struct, frozen=True):
         return at if column >= self.first_cell and at < self.cells else None
 
 
-def choose_layout(columns: int, names: Iterable[str], gpus: int, *, rows: int) -> RowLayout:
+def choose_layout(columns: int, names: Iterable[str], gpus: int, *, rows: int) -> NodeRowLayout:
     """Return the widest cells that leave room for names, and for more where there is more."""
     longest = max([display_width(name) for name in names], default=_MIN_NAME)
     # The model is in the second row below the name, or in a column of its own.
@@ -63,10 +63,10 @@ def choose_layout(columns: int, names: Iterable[str], gpus: int, *, rows: int) -
             break
     cell = max(_MIN_CELL, min(_MAX_CELL, cell))
     cells = max(1, min(gpus, (columns - used) // (cell + 1)))
-    return RowLayout(columns, name_width, model_width, cell, cells, host, rows)
+    return NodeRowLayout(columns, name_width, model_width, cell, cells, host, rows)
 
 
-def header(layout: RowLayout) -> TopLine:
+def header(layout: NodeRowLayout) -> TopLine:
     """Return the heading of the rows."""
     heads = [align_left(str(at), layout.cell) for at in range(layout.cells)]
     text = f" {align_left('NODE', layout.name)} "
@@ -82,7 +82,7 @@ def header(layout: RowLayout) -> TopLine:
 
 def node_lines(
     item: NodeItem,
-    layout: RowLayout,
+    layout: NodeRowLayout,
     now: float,
     *,
     name: str,
@@ -128,7 +128,7 @@ def _without_gpus(item: NodeItem) -> TopSpan:
 
 
 def _with_host(
-    line: TopLine, item: NodeItem, layout: RowLayout, now: float, *, first: bool
+    line: TopLine, item: NodeItem, layout: NodeRowLayout, now: float, *, first: bool
 ) -> TopLine:
     """Append the load of the host, or for how long the node is silent."""
     if not first:
