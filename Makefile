@@ -16,7 +16,7 @@ AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:openssh-server ip:iproute2 \
 	systemd-analyze:systemd chromium-headless-shell:chromium-headless-shell initdb:postgresql \
 	nginx:nginx caddy:caddy curl:curl dbus-daemon:dbus victoria-metrics:victoria-metrics prometheus:prometheus \
-	nats-server:nats-server
+	nats-server:nats-server tmux:tmux
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
 run: .venv/run       ## a hub with this machine's GPUs, or with a simulated fleet where there are none

@@ -6,9 +6,6 @@ import signal
 import sys
 from types import FrameType
 
-# Substitutes of the same width for a terminal whose encoding has no such character.
-_ASCII = dict(zip("—…·×°→└│█▓▒░▁▂▃▄▅▆▇├─−•", "-~.x >`|##+-_.:-=+*|--*", strict=True))
-
 _IMPORT_POLL_SECONDS = 0.01
 
 
@@ -107,8 +104,11 @@ def _substitute(error: UnicodeError) -> tuple[str, int]:
     """Replace characters that the output encoding lacks: an unknown value stays a dash."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
+    # Imported only then: nearly all terminals have UTF-8.
+    from fleet_smi.terminal.ascii_text import SUBSTITUTES
+
     text = error.object[error.start : error.end]
-    return "".join(_ASCII.get(character, "?") for character in text), error.end
+    return "".join(SUBSTITUTES.get(character, "?") for character in text), error.end
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
       - NeedsFullReport     a compact report does not fit what the hub has: send the full one
     + Refused               access denied: key, token, host key
       - AlreadyJoined       the id of a node that joins has a credential
+      - NoPerson            the hub does not know which person sends this
     + Undecodable           the data is not a report
       - EmptyReport         no data: a file that its writer has just created
       - TruncatedReport     the data ends early: its writer is not finished, or was stopped
@@ -114,6 +115,10 @@ class Refused(DeliveryError):
 
 class AlreadyJoined(Refused):
     """The id of a node that joins has a credential, which is never replaced."""
+
+
+class NoPerson(Refused):
+    """The hub does not know which person sends this: a token that many share names nobody."""
 
 
 class Undecodable(DeliveryError):

@@ -7,6 +7,8 @@ from fleet_smi.errors import FleetError, StateError, UsageError
 
 _OTHERS_MAY_WRITE = 0o022
 SYSTEM_SETTINGS_FILE = "/etc/fleet-smi/fleet-smi.toml"
+_SYSTEM_RUNTIME_FOLDER = "/run/fleet-smi"
+_SOCKET = "agent.sock"
 
 
 def user_settings_file(environment: Mapping[str, str]) -> str | None:
@@ -41,6 +43,34 @@ def state_folder(environment: Mapping[str, str]) -> str:
         return "/var/lib/fleet-smi"
     home = environment.get("XDG_STATE_HOME")
     return os.path.join(home or os.path.expanduser("~/.local/state"), "fleet-smi")
+
+
+def login_file(environment: Mapping[str, str]) -> str:
+    """The file with the logins of this user at hubs; of root too, in its home folder."""
+    home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return os.path.join(home, "fleet-smi", "login.json")
+
+
+def agent_socket(environment: Mapping[str, str]) -> str | None:
+    """Where an agent of this user listens for local commands; `None` without a runtime folder."""
+    # What systemd made for the agent's own service, and not for one that it was started by.
+    given = environment.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    if os.path.basename(given) == "fleet-smi":
+        return os.path.join(given, _SOCKET)
+    if os.geteuid() == 0:
+        return os.path.join(_SYSTEM_RUNTIME_FOLDER, _SOCKET)
+    return _user_socket(environment)
+
+
+def agent_sockets(environment: Mapping[str, str]) -> list[str]:
+    """Where a command looks for an agent: the machine's first, then one of this user."""
+    own = _user_socket(environment)
+    return [os.path.join(_SYSTEM_RUNTIME_FOLDER, _SOCKET), *([] if own is None else [own])]
+
+
+def _user_socket(environment: Mapping[str, str]) -> str | None:
+    folder = environment.get("XDG_RUNTIME_DIR")
+    return os.path.join(folder, "fleet-smi", _SOCKET) if folder else None
 
 
 def ensure_private_folder(path: str, error_type: type[FleetError] = StateError) -> None:

@@ -106,7 +106,7 @@ def test_tokens_are_listed_as_a_table(run: Run) -> None:
     run("token", "add", "--role", "viewer", "--note", "bob")
     run("token", "add", "--role", "join", "--expires", "7d", "--uses", "3")
     head, first, second = run("token", "list").splitlines()
-    assert head.split() == ["ID", "ROLE", "NOTE", "NODE", "USED", "STATE"]
+    assert head.split() == ["ID", "ROLE", "NOTE", "PERSON", "NODE", "USED", "STATE"]
     assert first.split()[1:] == ["viewer", "bob", "never", "valid"]
     assert "join" in second
     assert second.endswith(", 3 uses left")
@@ -251,7 +251,9 @@ def test_access_to_a_hub_that_has_never_run_is_pointed_out(
     state: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def notices() -> str:
-        args = argparse.Namespace(action="token", state=str(state), handler=hub_access._add_token)
+        args = argparse.Namespace(
+            action="token", state=str(state), handler=hub_access._add_token, person=None
+        )
         args.role, args.note, args.expires, args.uses = "viewer", "", None, None
         hub_access.run(args)
         return capsys.readouterr().err

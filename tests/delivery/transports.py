@@ -23,6 +23,9 @@ from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport
+from fleet_smi.hub.queue.keeper import QueueKeeper, QueueLimits
+from fleet_smi.hub.queue.past import QueuePast
+from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.hub.sources.push import PushSource
@@ -255,6 +258,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
             cache=SingleFlightCache(lambda: hub.version),
             summaries=NodeSummaries(hub.shown),
             problems=ProblemReport(folder, {}, time.time),
+            queue=QueueKeeper(hub, QueueStore(engine), QueuePast(None), QueueLimits(10, 100)),
         )
         self._serving = ExitStack()
         port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))

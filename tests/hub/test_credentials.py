@@ -1,5 +1,6 @@
 """The credential cache: tokens, joining nodes, and changes by other processes."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from fleet_smi.errors import Refused, UsageError
 from fleet_smi.hub.credentials import CredentialCache, Identity
 from fleet_smi.hub.database import DATABASE_FILE, write_transaction
 from fleet_smi.hub.tokens import TokenStore
+from fleet_smi.paths import user_name
 from tests.hub.accounts import DAY, PASSWORD, ManualClock, join_node
 
 
@@ -106,7 +108,8 @@ def test_cached_credentials_stay_valid_while_the_database_cannot_be_read(
 
 
 def test_the_local_admin_token_is_not_in_the_database(credentials: CredentialCache) -> None:
-    assert credentials.identify_token("fsmi_local_x") == Identity(role="admin", name="this machine")
+    own = Identity(role="admin", name="this machine", person=user_name(os.geteuid()))
+    assert credentials.identify_token("fsmi_local_x") == own
     assert credentials.tokens.list_all() == []
     assert not credentials.has_viewer_credentials
 

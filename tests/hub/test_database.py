@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, select, text
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub import database
+from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import (
     DATABASE_FILE,
     open_database,
@@ -176,6 +177,8 @@ def test_the_first_version_is_migrated_to_the_current_one(tmp_path: Path) -> Non
     open_database(state).dispose()
     with sqlite3.connect(state / DATABASE_FILE) as connection:
         connection.execute("DROP TABLE ended_sessions")
+        connection.execute("ALTER TABLE tokens DROP COLUMN person")
+        connection.execute("DROP TABLE queue")
         connection.execute("UPDATE facts SET value = '1' WHERE name = 'schema'")
     connection.close()
     engine = open_database(state)
@@ -183,6 +186,24 @@ def test_the_first_version_is_migrated_to_the_current_one(tmp_path: Path) -> Non
         assert read_fact(connection_now, "schema") == str(database.schema_version())
         for table in database.metadata.sorted_tables:
             connection_now.execute(select(table))
+    engine.dispose()
+
+
+def test_tokens_of_before_are_kept_and_belong_to_nobody(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    engine = open_database(state)
+    secret = TokenStore(engine).add("admin", "the old one").secret
+    engine.dispose()
+    with sqlite3.connect(state / DATABASE_FILE) as connection:
+        connection.execute("ALTER TABLE tokens DROP COLUMN person")
+        connection.execute("UPDATE facts SET value = '2' WHERE name = 'schema'")
+    connection.close()
+    engine = open_database(state)
+    credentials = CredentialCache(engine)
+    identity = credentials.identify_token(secret)
+    assert identity is not None
+    assert (identity.role, identity.name, identity.person) == ("admin", "the old one", None)
+    credentials.close()
     engine.dispose()
 
 

@@ -83,6 +83,7 @@ def facts(started_at: float) -> dict[str, Any]:
         "name": b"python",
         "command": b"python\0",
         "state": "S",
+        "parent": 1,
         "started_at": started_at,
         "cpu_percent": None,
         "memory": 1,

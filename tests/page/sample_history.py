@@ -17,6 +17,8 @@ COMMAND = "python train.py --large"
 _STEPS = HOURS * 60
 _OUTAGE = range(60, 90)
 """Minutes ago in which the second node did not report."""
+_THROTTLED = range(30, 40)
+"""Minutes ago in which a GPU of it was too hot."""
 
 
 def report_history(hub: ThreadedHub) -> None:
@@ -57,7 +59,8 @@ def _first(now: float, ago: int) -> Snapshot:
 
 def _second(now: float, ago: int) -> Snapshot:
     """Carol on one GPU all the time; the other is free."""
-    worked = _worked(0, _of("carol", now), uuid="GPU-0-of-gpu02")
+    hot = ("sw_thermal_slowdown",) if ago in _THROTTLED else ()
+    worked = _worked(0, _of("carol", now), uuid="GPU-0-of-gpu02", throttle_reasons=hot)
     return _report(now, ago, worked, gpu(1, uuid="GPU-1-of-gpu02"), node="gpu02")
 
 

@@ -88,5 +88,5 @@ def test_each_command_can_be_copied_with_a_confirmation(
     assert _copied(page, need, "ssh command") == "ssh gpu01"
     assert "CUDA_VISIBLE_DEVICES=0" in _copied(page, need, "environment variable")
     assert _copied(page, need, "run command") == (
-        "CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1 --min-free 80GiB) ./train.sh"
+        "fleet-smi run -n 1 --min-free 80GiB -- ./train.sh"
     )

@@ -50,7 +50,7 @@ def test_a_cell_shows_state_user_memory_and_load(grid: Locator) -> None:
     expect(grid.get_by_role("gridcell", name="gpu01 GPU 0, free")).to_contain_text("free")
     busy = grid.get_by_role("gridcell", name="gpu01 GPU 1, busy, alice")
     expect(busy).to_contain_text("alice")
-    expect(busy).to_contain_text("16/80 G")
+    expect(busy).to_contain_text("16/80 GiB")
     expect(busy).to_contain_text("87%")
     held = grid.get_by_role("gridcell", name="gpu01 GPU 2, held, bob")
     expect(held).to_contain_text("idle 12 m")
@@ -92,7 +92,7 @@ def test_a_node_without_a_gpu_says_so(grid: Locator) -> None:
 def test_pointing_at_a_cell_opens_its_card_and_leaving_closes_it(grid: Locator, page: Page) -> None:
     _cell(page, "gpu01 GPU 1").hover()
     card = _card(page, "gpu01 GPU 1")
-    for text in ("Used by alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 G"):
+    for text in ("Used by alice", "16 / 80 GiB", "87 %", "512 / 700 W", "33 °C", "16 GiB"):
         expect(card).to_contain_text(text)
     page.get_by_role("link", name="fleet-smi").hover()
     expect(card).to_be_hidden()

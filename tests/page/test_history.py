@@ -209,6 +209,36 @@ def test_a_node_has_plots_of_any_range_with_who_had_it(remembered: ThreadedHub, 
         expect(figure.locator("canvas")).to_be_visible()
 
 
+def test_plots_mark_events_and_list_them(remembered: ThreadedHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/gpu/GPU-0-of-gpu01?range=6h")
+    events = page.get_by_role("list", name="Events")
+    expect(events.get_by_role("listitem").filter(has_text="bob started python")).to_be_visible()
+    expect(page.locator(".marks .line.job")).not_to_have_count(0)
+    page.goto(f"{remembered.url}/#/gpu/GPU-0-of-gpu02?range=6h")
+    silent = events.get_by_role("listitem").filter(has_text="Silent")
+    expect(silent).to_contain_text(re.compile("(29|30|31) min"))
+    throttled = events.get_by_role("listitem").filter(has_text="Throttled")
+    expect(throttled).to_contain_text(re.compile("(9|10|11) min"))
+    expect(page.locator("figure .marks .throttled")).to_have_count(5)
+    silent.get_by_role("button").click()
+    expect(page.get_by_role("region", name="Past moment")).to_be_visible()
+
+
+def test_plots_are_compared_with_a_gpu_of_another_node(remembered: ThreadedHub, page: Page) -> None:
+    page.goto(f"{remembered.url}/#/gpu/GPU-1-of-gpu01?range=1h")
+    with page.expect_request(re.compile("/history/series/id-of-gpu02")):
+        page.get_by_role("combobox", name="Compare with another node").fill("gpu02")
+    chosen = page.get_by_role("combobox", name="GPU of gpu02")
+    expect(chosen).to_have_value("GPU-1-of-gpu02")
+    chosen.select_option("GPU 0")
+    expect(page).to_have_url(re.compile("with=GPU-0-of-gpu02$"))
+    plot = page.locator(".u-over").first
+    plot.hover(position={"x": 200, "y": 30})
+    expect(page.get_by_role("figure").first).to_contain_text("gpu02 GPU 0 90 %")
+    page.get_by_role("button", name="Stop comparing").click()
+    expect(page).to_have_url(re.compile("range=1h$"))
+
+
 def test_a_part_of_a_plot_is_looked_at_more_closely(remembered: ThreadedHub, page: Page) -> None:
     page.goto(f"{remembered.url}/#/gpu/GPU-0-of-gpu01?range=6h")
     plot = page.locator(".u-over").first
@@ -241,7 +271,9 @@ def test_people_are_listed_with_their_totals(remembered: ThreadedHub, page: Page
     alice = page.get_by_role("row").filter(has_text="alice")
     expect(alice).to_contain_text("4.0")
     expect(alice).to_contain_text("90 %")
-    expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text("0.8 h")
+    # An hour, less the part of the idle window that was before the hour of the verdict.
+    idle = re.compile(r"0\.[89] h|1\.0 h")
+    expect(page.get_by_role("row").filter(has_text="bob")).to_contain_text(idle)
     page.get_by_role("button", name="Node", exact=True).click()
     expect(page.get_by_role("row").filter(has_text="gpu02")).to_contain_text("2.5")
 

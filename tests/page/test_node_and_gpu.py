@@ -40,7 +40,7 @@ def test_a_node_has_its_last_hour_as_plots_and_who_had_it(lab: ThreadedHub, page
 def test_a_node_lists_its_processes_and_how_it_was_read(lab: ThreadedHub, page: Page) -> None:
     page.goto(f"{lab.url}/#/node/id-of-gpu01")
     processes = page.get_by_role("region", name="Processes")
-    for user, memory in {"alice": "16 G", "bob": "16 G", "carol": "4 G"}.items():
+    for user, memory in {"alice": "16 GiB", "bob": "16 GiB", "carol": "4 GiB"}.items():
         expect(processes.get_by_role("row").filter(has_text=user)).to_contain_text(memory)
     expect(page.get_by_role("listitem").filter(has_text="nvidia")).to_contain_text("ok in 4.0 ms")
 

@@ -18,7 +18,7 @@ GREY = ".grey"
 
 def _chip(page: Page, state: str, count: int) -> Locator:
     strip = page.get_by_role("region", name="Fleet now")
-    return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}( \+ \d+ MIG)?$"))
+    return strip.get_by_role("button", name=re.compile(rf"^{count}\s*{state}( \+\d+ MIG)?$"))
 
 
 def _found(hub: ThreadedHub, query: str) -> int:
@@ -50,7 +50,7 @@ def test_strip_search_and_hub_agree_on_free_mig_instances(lab: ThreadedHub, page
     summary = lab.fleet().summary
     assert (summary.free, summary.free_instances) == (3, 1)
     page.goto(lab.url)
-    chip = page.get_by_role("button", name="3 free + 1 MIG")
+    chip = page.get_by_role("button", name="3 free +1 MIG")
     chip.click()
     expect(page.get_by_role("search")).to_contain_text("3 GPUs, 1 MIG instance")
     # The three, and the GPU that has the instance.

@@ -1,6 +1,8 @@
 """Authentication and authorization: tokens, sessions, proxies and anonymous clients."""
 
 import asyncio
+import os
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ from fleet_smi.server.auth import (
     SESSION_COOKIE,
     AccessControl,
     Action,
+    acting_name,
     bind_warning,
     check_same_origin,
+    may_edit,
 )
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.rate_limit import AuthRateLimiter
@@ -143,6 +147,7 @@ def test_anonymous_requests_are_refused_beyond_loopback(house: House) -> None:
 VIEWER = Identity(role="viewer", name="v")
 ADMIN = Identity(role="admin", name="a")
 NODE = Identity(role="node", name="n", node_id="id-1")
+PERSON = Identity(role="viewer", name="alice", person="alice")
 
 
 @pytest.mark.parametrize(
@@ -151,17 +156,23 @@ NODE = Identity(role="node", name="n", node_id="id-1")
         (VIEWER, "view", None, True, True),
         (VIEWER, "report", "id-1", False, False),
         (VIEWER, "administrate", None, False, False),
+        (VIEWER, "act", None, False, False),
+        (PERSON, "act", None, True, True),
+        (PERSON, "administrate", None, False, False),
         (ADMIN, "view", None, True, True),
         (ADMIN, "report", "id-1", False, False),
         (ADMIN, "administrate", None, True, True),
+        (ADMIN, "act", None, True, True),
         (NODE, "view", None, False, False),
         (NODE, "report", "id-1", True, True),
         (NODE, "report", "id-2", False, False),
         (NODE, "administrate", None, False, False),
+        (NODE, "act", None, False, False),
         (ANONYMOUS, "view", None, True, True),
         (ANONYMOUS, "report", "id-2", False, True),
         (ANONYMOUS, "report", "id-1", False, False),
         (ANONYMOUS, "administrate", None, False, False),
+        (ANONYMOUS, "act", None, False, False),
     ],
 )
 def test_each_role_may_do_only_its_actions(
@@ -189,6 +200,23 @@ def test_an_error_says_whether_to_log_in_or_that_the_role_is_wrong(house: House)
     assert other.code == "not_that_node"
 
 
+def test_people_edit_their_own_and_admins_everything(house: House) -> None:
+    assert may_edit(PERSON, "alice")
+    assert not may_edit(PERSON, "bob")
+    assert may_edit(ADMIN, "bob")
+    assert not may_edit(VIEWER, VIEWER.name)
+    assert (acting_name(PERSON), acting_name(ADMIN)) == ("alice", ADMIN.name)
+    refused = house.access().authorize(VIEWER, "act")
+    assert refused is not None
+    assert "fleet-smi login" in refused.message
+
+
+def test_the_hubs_own_user_is_a_person(house: House) -> None:
+    own = house.credentials.identify_token("fsmi_local_x")
+    assert own is not None
+    assert own.person == pwd.getpwuid(os.geteuid()).pw_name
+
+
 def test_loopback_clients_may_view_without_credentials(house: House) -> None:
     access = house.access(loopback_only=True)
     assert access.authenticate([], HERE, "GET") is ANONYMOUS
@@ -207,7 +235,7 @@ def test_a_trusted_proxy_names_the_user(house: House) -> None:
         trusted_proxies=["10.0.0.0/24"], user_header="X-Remote-User", admins=["root"]
     )
     who = sender(access, head(x_remote_user="carol"), PROXY)
-    assert who == Identity(role="viewer", name="carol", auth_method="proxy")
+    assert who == Identity(role="viewer", name="carol", auth_method="proxy", person="carol")
     assert sender(access, head(x_remote_user="root"), PROXY).role == "admin"
     assert sender(access, head(x_remote_user="root"), f"::ffff:{PROXY}").role == "admin"
 
@@ -253,7 +281,7 @@ def test_the_session_cookie_is_http_only_and_same_site(house: House) -> None:
 def test_a_session_identifies_the_user(house: House) -> None:
     access = house.access()
     who = sender(access, head(cookie=f"other=1; {house.session()}; more=2"))
-    assert who == Identity(role="admin", name="alice", auth_method="session")
+    assert who == Identity(role="admin", name="alice", auth_method="session", person="alice")
 
 
 def test_an_expired_session_is_not_accepted(house: House) -> None:

@@ -54,7 +54,7 @@ export function node(gpus: JudgedGpu[], fields: Partial<NodeView> = {}): NodeVie
 export function process(pid: number, fields: Partial<Process> = {}): Process {
   return {
     pid,
-    pid_is_made: false,
+    pid_is_made: false, parent_pid: null,
     kind: "compute",
     gpu_memory_bytes: GIB,
     user: "mei",

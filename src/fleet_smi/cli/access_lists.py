@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def print_tokens(tokens: Sequence["Token"], now: float) -> None:
-    """Print one line per token: its role, note, node, last use, and whether it is valid."""
-    head = ("ID", "ROLE", "NOTE", "NODE", "USED", "STATE")
+    """Print one line per token: its role, note, person, node, last use, and whether it is valid."""
+    head = ("ID", "ROLE", "NOTE", "PERSON", "NODE", "USED", "STATE")
     _print_table(head, [_token_row(token, now) for token in tokens])
 
 
@@ -37,7 +37,8 @@ def _token_row(token: "Token", now: float) -> tuple[str, ...]:
     if token.uses_left:
         state += f", {token.uses_left} uses left"
     node = token.node_id or ""
-    return (token.id, token.role, token.note, node, _ago(token.used_at, now), state)
+    person = token.person or ""
+    return (token.id, token.role, token.note, person, node, _ago(token.used_at, now), state)
 
 
 def _ago(at: float | None, now: float) -> str:

@@ -104,19 +104,27 @@ def _runs_hub(folder: str) -> bool:
 
 
 def select_fleet(
-    args: argparse.Namespace, *, full: bool = False, own_hub: bool = False, patient: bool = True
+    args: argparse.Namespace,
+    *,
+    full: bool = False,
+    own_hub: bool = False,
+    patient: bool = True,
+    quiet: bool = False,
 ) -> FleetSource:
     """Return the fleet that flags and settings select; raise `UsageError` where they conflict.
 
     Without any, `own_hub` selects the hub that this user runs here, if one runs. `patient` is
-    whether this machine's view waits for a slow driver.
+    whether this machine's view waits for a slow driver, `quiet` that it prints no line meanwhile.
     """
     if getattr(args, "at", None) is not None:
         return _past_fleet(args)
     if _is_local(args, own_hub=own_hub):
         from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
 
-        return open_local_fleet(start_reader(), full=full, patient=patient)
+        reader = start_reader()
+        if quiet:
+            reader.on_wait = None
+        return open_local_fleet(reader, full=full, patient=patient)
     settings = _settings(args)
     if args.ssh or args.dir:
         from fleet_smi.fleet.polled import PolledFleet
@@ -178,31 +186,45 @@ def hub_client(args: argparse.Namespace) -> "HubClient":
 
 def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient":
     """Return a client of the hub; a user's own hub needs neither token nor fingerprint."""
-    from pathlib import Path
-
+    from fleet_smi.cli.acting import find_login, is_token_named, login_client
     from fleet_smi.client.hub import HubClient
-    from fleet_smi.hub.state_folder import read_local_admin_token, read_running_hub
 
-    client, folder = settings.client, Path(settings.hub.state)
-    own = read_running_hub(folder)
-    url = own.local_url if own is not None and own_if_unnamed and not client.hub else client.hub
-    if url is None:
+    client = settings.client
+    own = own_hub_client(settings) if client.hub or own_if_unnamed else None
+    if own is not None:
+        return own
+    login = None if is_token_named() else find_login(settings)
+    if login is not None:
+        return login_client(*login)
+    if client.hub is None:
         from fleet_smi.cli.hub_state import has_system_hub
 
         hint = "; the hub of this machine is root's: use sudo" if has_system_hub() else ""
         raise UsageError(f"no hub given: use --hub URL, or set client.hub in fleet-smi.toml{hint}")
-    if own is not None and _is_own(url, own, settings.hub.hosts) and not _names_token():
-        # Whatever token is set for this hub: who can read its state folder is its admin. By the
-        # address of this machine, so that the token reaches no other.
-        admin = read_local_admin_token(folder)
-        if admin is not None:
-            return HubClient(own.local_url, token=admin, fingerprint=own.fingerprint)
-    return HubClient(url, token=client.read_token(), fingerprint=client.fingerprint)
+    return HubClient(client.hub, token=client.read_token(), fingerprint=client.fingerprint)
 
 
-def _names_token() -> bool:
-    """Whether this one command was given a token."""
-    return any(f"FLEET_SMI_CLIENT_{key}" in os.environ for key in ("TOKEN", "TOKEN_FILE"))
+def own_hub_client(settings: "Settings") -> "HubClient | None":
+    """Return a client of the hub that this user runs here, unless another hub or token is set."""
+    from pathlib import Path
+
+    from fleet_smi.cli.acting import is_token_named
+    from fleet_smi.client.hub import HubClient
+    from fleet_smi.hub.state_folder import read_local_admin_token, read_running_hub
+
+    folder, url = Path(settings.hub.state), settings.client.hub
+    own = read_running_hub(folder)
+    if own is None or (url is not None and not _is_own(url, own, settings.hub.hosts)):
+        return None
+    # Whatever token is set for this hub: who can read its state folder is its admin. By the
+    # address of this machine, so that the token reaches no other.
+    admin = None if is_token_named() else read_local_admin_token(folder)
+    if admin is not None:
+        return HubClient(own.local_url, token=admin, fingerprint=own.fingerprint)
+    if url is not None:
+        return None
+    client = settings.client
+    return HubClient(own.local_url, token=client.read_token(), fingerprint=client.fingerprint)
 
 
 def _is_own(url: str, own: "RunningHub", hosts: Sequence[str]) -> bool:
@@ -228,7 +250,7 @@ class HubFleet:
         self, thresholds: "Thresholds", client: "HubClient", at: str | None = None
     ) -> None:
         self.thresholds = thresholds
-        self._client = client
+        self.client = client
         self._at = at
 
     def view(
@@ -237,35 +259,35 @@ class HubFleet:
         show_partial: "ShowPartial | None" = None,
     ) -> "FleetView":
         """Fetch the view from the hub, which waits for nothing."""
-        return self._client.fleet(self._at)
+        return self.client.fleet(self._at)
 
     def selected(self, **filters: str | None) -> "FleetView":
         """Fetch what the hub selects by these filters."""
-        return self._client.fleet(self._at, **filters)
+        return self.client.fleet(self._at, **filters)
 
     def overview(self, **filters: str | None) -> "FleetOverview":
         """Fetch one row per node that the hub selects by these filters."""
-        return self._client.overview(self._at, **filters)
+        return self.client.overview(self._at, **filters)
 
     def nodes(self) -> "NodesView":
         """Fetch the nodes, with the problems of the hub and the senders that it refuses."""
-        return self._client.nodes()
+        return self.client.nodes()
 
     def problems(self) -> "Problems":
         """Fetch the problems of the hub and the senders that it refuses."""
-        return self._client.problems()
+        return self.client.problems()
 
     def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
         """Return the GPUs the hub offers, judged by the hub's thresholds, not by ours."""
-        return self._client.free(request, at=self._at, explain=explain)
+        return self.client.free(request, at=self._at, explain=explain)
 
     def offers(self, request: "GpuRequest", *, explain: bool) -> "BriefOffer | Offer":
         """Return the same with no more of each GPU than its name."""
-        return self._client.offers(request, at=self._at, explain=explain)
+        return self.client.offers(request, at=self._at, explain=explain)
 
     def people(self, user: str | None) -> "PeopleView":
         """Return who holds GPUs, counted by the hub."""
-        return self._client.people(user, self._at)
+        return self.client.people(user, self._at)
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

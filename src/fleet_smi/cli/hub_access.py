@@ -95,6 +95,7 @@ def _add_token_parsers(parser: argparse.ArgumentParser) -> None:
     add = actions.add_parser("add", help="create a token; it is shown only once")
     add.add_argument("--role", choices=("viewer", "admin", "join"), required=True)
     add.add_argument("--note", default="", help="owner or purpose of the token")
+    add.add_argument("--person", metavar="NAME", help="a personal token: what it does, they do")
     _add_limits(add)
     listing = actions.add_parser("list", help="list valid tokens and when each was last used")
     listing.add_argument("--all", action="store_true", help="also expired and revoked ones")
@@ -156,6 +157,7 @@ def _add_token(args: argparse.Namespace) -> None:
             args.note,
             lifetime_seconds=_seconds(args.expires),
             max_uses=args.uses,
+            person=args.person,
         )
     # On stderr, so that `$(fleet-smi hub token add …)` captures the secret alone.
     limits = f", {_join_limits(args)}" if args.role == "join" else ""

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from fleet_smi.cli.hub_presence import may_have_hub
 from fleet_smi.cli.job_environment import DOCKER, docker_devices, job_environment
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import LeaseKeeper, WaitMessages, say
@@ -57,7 +58,8 @@ def take_and_run(
         open_lease_folder,
     )
 
-    path = config.load().node.lease_dir
+    settings = config.load()
+    path = settings.node.lease_dir
     folder = open_lease_folder(path)
     if warning := container_warning(path):
         say(warning)
@@ -65,7 +67,13 @@ def take_and_run(
     details = lease_details(options.command[0], options.note, until)
     wanted = lease_options(args)
     taker = LeaseTaker(folder, fleet.view, fleet.thresholds, wanted, details, started_at)
-    leased = taker.wait(options.timeout_seconds, WaitMessages(wanted.request.count))
+    show = WaitMessages(wanted.request.count)
+    if not may_have_hub(args, settings):
+        leased = taker.wait(options.timeout_seconds, show)
+    else:
+        from fleet_smi.cli.queue_wait import take_in_turn
+
+        leased = take_in_turn(args, taker, wanted, options, show)
     fleet.close()
     environment = job_environment(leased.candidates, os.environ, uuid=options.uuid)
     command = options.command

@@ -11,12 +11,17 @@ from fleet_smi.errors import DeliveryError, FleetError, UsageError
 
 COMMANDS: dict[str, str] = {
     "status": "show all GPUs as a table (the default command)",
+    "top": "watch the fleet live: nodes, GPUs, processes, people, history",
     "free": "find free GPUs, best first, ready for CUDA_VISIBLE_DEVICES",
     "run": "take free GPUs of this machine and run a command on them, in turn",
+    "wait": "wait until GPUs are free, in the hub's queue; then run something or be told",
+    "queue": "show who waits for GPUs, in which order and why; cancel a request (needs a hub)",
     "jobs": "list, follow or cancel your jobs that `run --detach` started here",
     "claim": "lease the GPUs on which a process of yours already runs",
     "leases": "list who has leased which GPU, and who uses one without a lease",
     "release": "give back what `claim` or `free --hold` has leased",
+    "login": "log in at a hub, for commands that act in your name",
+    "logout": "revoke and forget the token of `login`",
     "who": "show who uses GPUs: how many, since when, how many of them idle",
     "history": "show a timeline of each GPU (needs a hub)",
     "report": "GPU-hours, load, idle time, energy and cost over a period (needs a hub)",

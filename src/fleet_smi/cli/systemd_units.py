@@ -120,6 +120,10 @@ def _service_section(service: ServiceUnit) -> Iterator[str]:
 
 
 def _access_lines(service: ServiceUnit) -> Iterator[str]:
+    if service.role == "agent":
+        # For the socket of local commands: every user has to get to it.
+        yield "RuntimeDirectory=fleet-smi"
+        yield "RuntimeDirectoryMode=0755"
     if service.user is None:
         yield _USER_HARDENING
         yield ""

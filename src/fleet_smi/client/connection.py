@@ -69,6 +69,10 @@ class HubConnection:
             self.close()
             raise self._translate(error) from None
 
+    def limit_wait(self, seconds: float) -> None:
+        """Wait for no answer longer than so many seconds."""
+        self._timeout_seconds = min(self._timeout_seconds, seconds)
+
     def stream(self, path: str, max_bytes: int) -> Iterator[bytes]:
         """Yield the body of a GET that does not end; raise as `request`, and for a bad status.
 
@@ -92,6 +96,15 @@ class HubConnection:
             raise self._translate(error) from None
         finally:
             self.close()
+
+    def copy(self, token: str, timeout_seconds: float) -> "HubConnection":
+        """Another connection to the same hub, not open yet, with a token of its own."""
+        return HubConnection(
+            self.url,
+            token=token,
+            fingerprint=self._fingerprint,
+            timeout_seconds=timeout_seconds,
+        )
 
     def close(self) -> None:
         """Close the connection; a thread that waits for a response gets an error."""

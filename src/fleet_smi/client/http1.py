@@ -40,8 +40,9 @@ class Http1Connection:
     """
 
     def __init__(self, sock: socket.socket, host: str, timeout_seconds: float) -> None:
-        # No Nagle algorithm: a report is small, and would wait in the kernel for more data.
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            # No Nagle algorithm: a report is small, and would wait in the kernel for more data.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self._host = host
         self._timeout_seconds = timeout_seconds

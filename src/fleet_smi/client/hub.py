@@ -10,7 +10,16 @@ import msgspec
 from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.client.responses import decode_error, decode_response
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
-from fleet_smi.errors import FleetError, NotFound, Refused, Unreachable, UsageError
+from fleet_smi.errors import (
+    FleetError,
+    NoPerson,
+    NotFound,
+    Refused,
+    Unmet,
+    Unreachable,
+    UsageError,
+)
+from fleet_smi.model.accounts import PersonalTokenMade, SessionInfo
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.fleet import FleetPage, FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
@@ -19,14 +28,18 @@ from fleet_smi.model.hub_problems import NodesView, Problems
 from fleet_smi.model.moment import to_remote_moment
 from fleet_smi.model.node_summary import FleetOverview, view_overview
 from fleet_smi.model.people import PeopleView
+from fleet_smi.model.queue.entries import QueueRequest
+from fleet_smi.model.queue.view import QueueRow, QueueView
 from fleet_smi.model.select import BriefOffer, Offer
 from fleet_smi.model.views import summarize_nodes
+from fleet_smi.wire.event import Event
 
 Moment = str | float | datetime
 """A moment as text ("-2h", "yesterday 03:12"), seconds since 1970, or a `datetime`."""
 _QueryValue = str | int | None
 _T = TypeVar("_T")
 _PAGE_NODES = 500
+_ERRORS_BY_CODE: dict[str, type[FleetError]] = {"no_person": NoPerson, "too_many": Unmet}
 
 
 class HubClient:
@@ -39,10 +52,46 @@ class HubClient:
         token: str | None = None,
         fingerprint: str | None = None,
         timeout_seconds: float = 10.0,
+        connection: HubConnection | None = None,
     ) -> None:
-        self._connection = HubConnection(
+        """Create it; a `connection` is one through the agent of this machine."""
+        self._connection = connection or HubConnection(
             url, token=token, fingerprint=fingerprint, timeout_seconds=timeout_seconds
         )
+        self._fingerprint = fingerprint
+
+    def new_connection(self, timeout_seconds: float) -> HubConnection:
+        """Return another connection to the hub, as for its stream, which occupies one."""
+        connection = self._connection
+        return HubConnection(
+            connection.url,
+            token=connection.token,
+            fingerprint=self._fingerprint,
+            timeout_seconds=timeout_seconds,
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL of the hub, or what stands for it."""
+        return self._connection.url
+
+    def limit_wait(self, seconds: float) -> None:
+        """Wait for no answer longer than so many seconds."""
+        self._connection.limit_wait(seconds)
+
+    def session(self) -> SessionInfo:
+        """Who the hub takes the sender for."""
+        return self._get("/api/v1/session", SessionInfo)
+
+    def create_personal_token(self, name: str, password: str, note: str) -> PersonalTokenMade:
+        """Exchange a name and a password for a personal token."""
+        body = {"name": name, "password": password, "note": note}
+        response = self._request("POST", "/api/v1/personal-tokens", body)
+        return decode_response(response.body, PersonalTokenMade)
+
+    def revoke_current_token(self) -> None:
+        """Revoke the personal token that this client uses."""
+        self._request("DELETE", "/api/v1/personal-tokens/current")
 
     def fleet(self, at: Moment | None = None, **filters: str | None) -> FleetView:
         """The whole fleet, or what the hub selects by `user`, `node`, `state` and `filter`.
@@ -101,9 +150,14 @@ class HubClient:
         except NotFound:  # a hub of an older version
             return Problems()
 
-    def node(self, node_id: str) -> NodeView:
-        """One node."""
-        return self._get(f"/api/v1/nodes/{quote(node_id, safe='')}", NodeView)
+    def node(self, node_id: str, at: Moment | None = None) -> NodeView:
+        """One node, now or at a moment."""
+        path = f"/api/v1/nodes/{quote(node_id, safe='')}"
+        return self._get(path, NodeView, at=_encode_moment(at))
+
+    def stream_snapshot(self, at: Moment | None = None) -> Event:
+        """The fleet as the live stream has it, now or at a moment."""
+        return self._get("/api/v1/stream/snapshot", Event, at=_encode_moment(at))
 
     def remove(self, node_id: str) -> None:
         """Remove a node, its data and its credential."""
@@ -120,9 +174,13 @@ class HubClient:
         *,
         columns: int | None = None,
         filter: str | None = None,
+        node: str | None = None,
     ) -> Strips:
-        """A heat map: one row per GPU that matches the filter at the end of the range."""
-        options = {"columns": columns, "filter": filter}
+        """A heat map: one row per GPU that matches the filter at the end of the range.
+
+        `node` is a pattern of names, or the id of one.
+        """
+        options = {"columns": columns, "filter": filter, "node": node}
         return self._get_range("strips", Strips, since, until, **options)
 
     def periods(self, since: Moment, until: Moment = "now", **filters: str | None) -> PeriodTable:
@@ -171,6 +229,35 @@ class HubClient:
     def storage_status(self) -> StorageStatus:
         """Retention, size and gaps of the history."""
         return self._get("/api/v1/history/state", StorageStatus)
+
+    def queue(self) -> QueueView:
+        """Who waits for GPUs, in which order, and why."""
+        return self._get("/api/v1/queue", QueueView)
+
+    def join_queue(self, request: QueueRequest) -> QueueRow:
+        """Wait for GPUs; the response may have an offer already. It has to be kept."""
+        body = {
+            "n": request.count,
+            "min_free": f"{request.min_free_bytes}B",
+            "model": request.model,
+            "vendor": request.vendor,
+            "where": request.where,
+            "uuids": request.uuids,
+            "max_hours": request.max_hours,
+            "note": request.note,
+            "kind": request.kind,
+            "keep_seconds": request.keep_seconds,
+        }
+        return decode_response(self._request("POST", "/api/v1/queue", body).body, QueueRow)
+
+    def keep_request(self, request_id: str, **changes: Any) -> QueueRow:
+        """Keep a request, with `taken` or `declined` answer its offer, or change it."""
+        path = f"/api/v1/queue/{quote(request_id, safe='')}"
+        return decode_response(self._request("PATCH", path, changes).body, QueueRow)
+
+    def cancel_request(self, request_id: str) -> None:
+        """Remove a request from the queue."""
+        self._request("DELETE", f"/api/v1/queue/{quote(request_id, safe='')}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -248,6 +335,8 @@ def _error(response: Response, url: str) -> FleetError:
         message = f"answered with status {response.status}; is it a fleet-smi hub?"
     else:
         message = error.message
+    if error is not None and error.code in _ERRORS_BY_CODE:
+        return _ERRORS_BY_CODE[error.code](f"hub {url}: {message}")
     # 421: the hub does not answer to this host name.
     if response.status in (401, 403, 421):
         return Refused(f"hub {url}: {message}")

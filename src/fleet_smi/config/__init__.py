@@ -128,6 +128,7 @@ def _defaults(environment: Mapping[str, str]) -> SettingsLayer:
         layer.values[f"{section}.state"] = SettingValue(
             os.path.join(state, section), DEFAULT_ORIGIN
         )
+    layer.values["agent.socket"] = SettingValue(paths.agent_socket(environment), DEFAULT_ORIGIN)
     return layer
 
 

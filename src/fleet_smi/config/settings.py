@@ -52,6 +52,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     fingerprint: str | None
     state: str
     spool: int
+    socket: str | None
 
     def read_join_token(self) -> str | None:
         """The join token; `None` if none is set."""
@@ -120,6 +121,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     remember_interval: float
     nodes_most: int
     node_budget: float
+    queue_per_person: int
+    queue_most: int
     history: str | None
     cluster: tuple[str, ...]
     cluster_token: str | None

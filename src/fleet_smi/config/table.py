@@ -2,10 +2,11 @@
 
 from fleet_smi.config import value_types
 from fleet_smi.config.addresses import ListenAddress
+from fleet_smi.config.queue_rows import QUEUE_ROWS
 from fleet_smi.config.remote_write_rows import REMOTE_WRITE_ROWS
 from fleet_smi.config.setting_row import Setting, secret_rows
+from fleet_smi.config.verdict_rows import VERDICT_ROWS
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS as THRESHOLDS
 
 _OFF = False  # as the default of a row, clearer than a bare False
 _HOUR, _DAY = 3600.0, 86400.0
@@ -24,6 +25,7 @@ _PIN = "the hub's certificate, from its join line"
 _SITES, _SITE_PIN = {"berlin": "https://hub.example.org:7070"}, {"berlin": f"sha256:{'0' * 64}"}
 _SITE_TOKENS, _SITE_PINS = "a file with a token for each of them", "the certificates of these hubs"
 
+_SOCKET = "the socket for commands of local users, or off"
 _LEASE_DIR = "the folder with the locks of leased GPUs"
 
 SETTINGS: tuple[Setting, ...] = (
@@ -85,6 +87,7 @@ SETTINGS: tuple[Setting, ...] = (
         "/var/lib/fleet-smi/agent",
     ),
     Setting("agent", "spool", value_types.SIZE, 32 * MIB, "the size limit of the buffer on disk"),
+    Setting("agent", "socket", value_types.PATH_OR_OFF, None, _SOCKET, "/run/fleet-smi/agent.sock"),
     Setting(
         "hub", "listen", value_types.ADDRESS, ListenAddress("127.0.0.1", 7070), "where to listen"
     ),
@@ -234,6 +237,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("hub", "remember_interval", value_types.INTERVAL, 5.0, "how often nodes are saved"),
     Setting("hub", "nodes_most", value_types.COUNT, 20_000, "how many nodes it may have"),
     Setting("hub", "node_budget", value_types.DURATION, 10.0, "work that a node may cause at once"),
+    *QUEUE_ROWS,
     Setting(
         "hub", "history", value_types.HISTORY, None, "the database of the history, or off", "off"
     ),
@@ -284,62 +288,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("client", "hub", value_types.URL, None, "the hub to use", "https://hub:7070"),
     *secret_rows("client", "token", "the token for the hub"),
     Setting("client", "fingerprint", value_types.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),
-    Setting(
-        "verdict",
-        "free_memory",
-        value_types.SIZE,
-        THRESHOLDS.free_memory_bytes,
-        "a GPU with less memory in use is free",
-    ),
-    Setting(
-        "verdict",
-        "free_memory_fraction",
-        value_types.FRACTION,
-        THRESHOLDS.free_memory_fraction,
-        "a GPU with a smaller share in use is free",
-    ),
-    Setting(
-        "verdict",
-        "idle_percent",
-        value_types.PERCENT,
-        THRESHOLDS.idle_percent,
-        "less utilisation is idle",
-    ),
-    Setting(
-        "verdict",
-        "idle_window",
-        value_types.DURATION,
-        THRESHOLDS.idle_window_seconds,
-        "idle for this long is held",
-    ),
-    Setting(
-        "verdict",
-        "idle_power_fraction",
-        value_types.FRACTION,
-        THRESHOLDS.idle_power_fraction,
-        "a smaller share of its power limit is near idle",
-    ),
-    Setting(
-        "verdict",
-        "load_percent",
-        value_types.PERCENT,
-        THRESHOLDS.load_policy_percent,
-        "--policy load offers a GPU with less load",
-    ),
-    Setting(
-        "verdict",
-        "load_memory_percent",
-        value_types.PERCENT,
-        THRESHOLDS.load_policy_memory_percent,
-        "--policy load offers a GPU with at most this memory traffic",
-    ),
-    Setting(
-        "verdict",
-        "silent_after",
-        value_types.COUNT,
-        THRESHOLDS.silent_after_intervals,
-        "missed reports before a node counts as silent",
-    ),
+    *VERDICT_ROWS,
 )
 """More about each is in docs/settings.md; a test keeps the two equal."""
 

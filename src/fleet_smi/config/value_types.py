@@ -199,6 +199,10 @@ def _history(value: Any) -> str:
     return place
 
 
+def _path_or_off(value: Any) -> str:
+    return OFF if value == OFF else _path(value)
+
+
 def _mode(value: Any) -> int:
     if value not in ("0644", "0600"):
         raise ValueError('must be "0644" (others may read it) or "0600"')
@@ -293,6 +297,7 @@ def _fingerprints(value: Any) -> dict[str, str]:
 NAME = ValueType(_name)
 NAMES = _list_of(_name)
 PATH = ValueType(_path)
+PATH_OR_OFF = ValueType(_path_or_off)
 PATHS = _list_of(_folder_or_pattern)
 FOLDER = ValueType(_folder)
 SECRET = ValueType(_secret)

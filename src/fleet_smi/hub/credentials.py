@@ -7,6 +7,7 @@ except those that say "blocking".
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from fleet_smi.hub.sessions import SessionStore
 from fleet_smi.hub.tokens import IssuedToken, Token, TokenStore
 from fleet_smi.hub.users import UserRole, UserStore
 from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.paths import user_name
 from fleet_smi.wire.credential_proof import credential_digest, credential_proof
 
 logger = logging.getLogger(__name__)
@@ -38,12 +40,13 @@ class Identity(Struct, frozen=True, kw_only=True, gc=False):
     """An authenticated client and how it was authenticated; a node may act for `node_id` only.
 
     `person` is who sent the request, where that is known and not only claimed: the account of a
-    session or a proxy. A token that many may share has none.
+    session or a proxy, the owner of a personal token, the user whom the kernel named to an agent.
+    A token that many may share has none.
     """
 
     role: Role
     name: str
-    auth_method: Literal["token", "session", "proxy", "open"] = "token"
+    auth_method: Literal["token", "session", "proxy", "open", "agent"] = "token"
     node_id: str | None = None
     token_id: str | None = None
     expires_at: float | None = None
@@ -142,6 +145,11 @@ class CredentialCache:
 
     async def login(self, name: str, password: str) -> str | None:
         """Check name and password; return the value of a new session cookie, or `None`."""
+        role = await self.check_password(name, password)
+        return None if role is None else self._sessions.create(name, self._users[name][1])
+
+    async def check_password(self, name: str, password: str) -> UserRole | None:
+        """The role of this user, `None` if the name or the password is wrong."""
         loop = asyncio.get_running_loop()
         if not await loop.run_in_executor(
             self._password_thread, self.users.verify_password, name, password
@@ -150,9 +158,8 @@ class CredentialCache:
         # The cached stamp may be older than the password that was just checked: a session with
         # it would end at the next refresh.
         await loop.run_in_executor(self._password_thread, self.refresh)
-        if name not in self._users:
-            return None  # the user was removed meanwhile
-        return self._sessions.create(name, self._users[name][1])
+        # Else the user was removed meanwhile.
+        return self._users[name][0] if name in self._users else None
 
     async def logout(self, cookie: str) -> None:
         """Revoke the session of this cookie, for every copy of the cookie."""
@@ -190,9 +197,12 @@ class CredentialCache:
         *,
         lifetime_seconds: float | None = None,
         max_uses: int | None = None,
+        person: str | None = None,
     ) -> IssuedToken:
         """Create a token that is valid immediately. Blocking."""
-        issued = self.tokens.add(role, note, lifetime_seconds=lifetime_seconds, max_uses=max_uses)
+        issued = self.tokens.add(
+            role, note, lifetime_seconds=lifetime_seconds, max_uses=max_uses, person=person
+        )
         self._read()
         self.on_change()
         return issued
@@ -264,7 +274,7 @@ class CredentialCache:
         self._node_digests = {
             token.node_id: digest for digest, token in tokens.items() if token.node_id
         }
-        entries = [_entry(digest, token) for digest, token in tokens.items()]
+        entries = [_entry(digest, token, self._users) for digest, token in tokens.items()]
         self._entries = {entry.digest: entry for entry in entries if entry} | self._local_admin
 
     def _mark_used(self) -> None:
@@ -276,19 +286,25 @@ class CredentialCache:
             self.tokens.mark_used(list(used))  # a copy: the event loop may still add to it
 
 
-def _entry(digest: bytes, token: Token) -> _Entry | None:
+def _entry(digest: bytes, token: Token, users: Mapping[str, tuple[UserRole, str]]) -> _Entry | None:
     if token.role == "join":
         return None  # it is exchanged for a credential, and is none itself
+    role = token.role
+    if token.person is not None and users.get(token.person, (role, ""))[0] == "viewer":
+        role = "viewer"  # an account that is no admin any more has no token of one
     identity = Identity(
-        role=token.role,
-        name=token.note or token.id,
+        role=role,
+        name=token.person or token.note or token.id,
         node_id=token.node_id,
         token_id=token.id,
         expires_at=token.expires_at,
+        person=token.person,
     )
     return _Entry(digest, identity)
 
 
 def _local_entry(token: str) -> dict[bytes, _Entry]:
     digest = credential_digest(token)
-    return {digest: _Entry(digest, Identity(role="admin", name="this machine"))}
+    # Who can read this token is the user that the hub runs as.
+    person = user_name(os.geteuid())
+    return {digest: _Entry(digest, Identity(role="admin", name="this machine", person=person))}

@@ -28,6 +28,7 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -85,6 +86,7 @@ tokens = Table(
     Column("expires_at", Float),
     Column("uses_left", Integer),
     Column("revoked_at", Float),
+    Column("person", Text),
 )
 _LIVE = tokens.c.revoked_at.is_(None)
 # The database itself ensures that a node has one credential, however many join concurrently.
@@ -111,8 +113,33 @@ ended_sessions = Table(
     Column("name", Text, nullable=False),
     Column("expires_at", Float, nullable=False),
 )
+# Requests for GPUs that wait, and the offers that some of them have; both as JSON.
+queue = Table(
+    "queue",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("person", Text, nullable=False),
+    Column("arrived_at", Float, nullable=False),
+    Column("seen_at", Float, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("state", Text, nullable=False),
+)
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (ended_sessions.create,)
+
+def _add_person(connection: Connection) -> None:
+    """Tokens of before belong to nobody in particular."""
+    connection.execute(text("ALTER TABLE tokens ADD COLUMN person TEXT"))
+
+
+def _create_queue(connection: Connection) -> None:
+    queue.create(connection, checkfirst=True)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    ended_sessions.create,
+    _add_person,
+    _create_queue,
+)
 """The first migrates version 1 to 2, the next 2 to 3. A new database is created by `metadata`."""
 
 

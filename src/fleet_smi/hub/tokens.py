@@ -22,6 +22,8 @@ from fleet_smi.hub.database import (
     tokens,
     write_transaction,
 )
+from fleet_smi.hub.person_names import require_person_name
+from fleet_smi.model.accounts import PERSONAL_PREFIX
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.credential_proof import credential_digest
 
@@ -30,6 +32,7 @@ JOIN_LIFETIME_SECONDS = 86400.0
 JOIN_MAX_USES = 100
 """Limits of a join token for which none are given: it is pasted, and pasted text gets around."""
 _MAX_TEXT_LENGTH = 128
+_MAX_PER_PERSON = 50
 _MARK_USED = update(tokens).where(tokens.c.id == bindparam("used")).values(used_at=bindparam("at"))
 
 
@@ -45,6 +48,8 @@ class Token(Struct, frozen=True, kw_only=True):
     expires_at: float | None
     uses_left: int | None
     revoked_at: float | None
+    person: str | None = None
+    """Whose personal token it is; `None` for one that several may share."""
 
     def invalid_reason(self, now: float) -> str | None:
         """Why the token is invalid, `None` if it is valid."""
@@ -93,11 +98,15 @@ class TokenStore:
         *,
         lifetime_seconds: float | None = None,
         max_uses: int | None = None,
+        person: str | None = None,
     ) -> IssuedToken:
         """Create a token; raise `UsageError` for `max_uses` of any but a join token.
 
-        A join token has a lifetime and a number of uses, also if none are given.
+        A join token has a lifetime and a number of uses, also if none are given. Requests with a
+        token of a `person` are theirs.
         """
+        if person is not None:
+            return self._add_personal(role, note, person, lifetime_seconds)
         if max_uses is not None and (role != "join" or max_uses < 1):
             raise UsageError("only a join token can have a number of uses, at least 1")
         if role == "join":
@@ -107,6 +116,31 @@ class TokenStore:
             return self._add(
                 connection, role, note, lifetime_seconds=lifetime_seconds, uses_left=max_uses
             )
+
+    def _add_personal(
+        self, role: TokenRole, note: str, person: str, lifetime_seconds: float | None
+    ) -> IssuedToken:
+        require_person_name(person)
+        if role not in ("viewer", "admin"):
+            raise UsageError("a personal token has the role viewer or admin")
+        with write_transaction(self._engine) as connection:
+            live = select(tokens).where(tokens.c.person == person, tokens.c.revoked_at.is_(None))
+            valid = [row for row in connection.execute(live) if not self._invalid_reason(row)]
+            if len(valid) >= _MAX_PER_PERSON:
+                raise UsageError(
+                    f"{person} has {len(valid)} tokens already: revoke those that are not in use"
+                )
+            return self._add(
+                connection,
+                role,
+                note,
+                secret=PERSONAL_PREFIX + secrets.token_urlsafe(32),
+                lifetime_seconds=lifetime_seconds,
+                person=person,
+            )
+
+    def _invalid_reason(self, row: Row[Any]) -> str | None:
+        return _token(row).invalid_reason(self._clock())
 
     def revoke(self, token_or_node_id: str) -> bool:
         """Revoke the token of this id, or the credential of this node; whether there was one."""

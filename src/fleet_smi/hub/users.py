@@ -16,15 +16,15 @@ from fleet_smi.errors import UsageError
 from fleet_smi.hub.database import (
     bump_credentials_revision,
     read_transaction,
+    tokens,
     users,
     write_transaction,
 )
-from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.hub.person_names import require_person_name
 
 UserRole = Literal["viewer", "admin"]
 MIN_PASSWORD_LENGTH = 10
 _MAX_PASSWORD_LENGTH = 1024
-_MAX_NAME_LENGTH = 64
 
 
 class User(Struct, frozen=True, kw_only=True):
@@ -57,8 +57,7 @@ class UserStore:
 
     def add(self, name: str, password: str, role: UserRole = "viewer") -> None:
         """Add a user; raise `UsageError` for a taken name, or an invalid name or password."""
-        if not name or sanitize_text(name, _MAX_NAME_LENGTH) != name:
-            raise UsageError(f"a name has 1 to {_MAX_NAME_LENGTH} printable characters")
+        require_person_name(name)
         row = {"name": name, "role": role, "created_at": self._clock(), **self._hashed(password)}
         try:
             with write_transaction(self._engine) as connection:
@@ -88,9 +87,15 @@ class UserStore:
         _require_existing(result.rowcount, name)
 
     def remove(self, name: str) -> None:
-        """Remove a user and end their sessions; raise `UsageError` if the name is unknown."""
+        """Remove a user, end their sessions and revoke their personal tokens.
+
+        Raise `UsageError` if the name is unknown.
+        """
         with write_transaction(self._engine) as connection:
             result = connection.execute(delete(users).where(users.c.name == name))
+            if result.rowcount:
+                own = update(tokens).where(tokens.c.person == name, tokens.c.revoked_at.is_(None))
+                connection.execute(own.values(revoked_at=self._clock()))
             bump_credentials_revision(connection)
         _require_existing(result.rowcount, name)
 

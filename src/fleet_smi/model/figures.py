@@ -13,10 +13,11 @@ from msgspec import Struct
 Unit = Literal[
     "bytes", "percent", "celsius", "watts", "joules", "megahertz", "bytes_per_second", "count"
 ]
-Aggregation = Literal["gauge", "mean", "counter"]
+Aggregation = Literal["gauge", "mean", "counter", "throttled"]
 """How history rolls a figure up: a gauge as minimum, time-weighted mean and maximum; one whose
 extremes nobody looks for, in a third of the space, as its mean alone; a counter, which only rises
-until the driver is reloaded, as the mean of its growth per second. Only gauges are taken from every
+until the driver is reloaded, as the mean of its growth per second; throttle reasons as the
+percentage of time in which one of them slowed the GPU down. Only gauges are taken from every
 report, the others every few seconds."""
 
 _PERCENT = (0, 100)
@@ -247,6 +248,9 @@ NODE_FIGURES: tuple[FigureSpec, ...] = (
 `memory_percent` is no attribute: it is memory used divided by memory total.
 """
 
-RECORDED_GPU_FIGURES = tuple([figure for figure in GPU_FIGURES if figure.history])
+_THROTTLED = FigureSpec(
+    field="throttle_reasons", unit="percent", valid_range=_PERCENT, csv=False, history="throttled"
+)
+RECORDED_GPU_FIGURES = (*[figure for figure in GPU_FIGURES if figure.history], _THROTTLED)
 RECORDED_NODE_FIGURES = tuple([figure for figure in NODE_FIGURES if figure.history])
 """What history records of each GPU and of each node."""

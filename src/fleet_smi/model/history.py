@@ -141,7 +141,8 @@ class Series(Struct, frozen=True, kw_only=True):
 
     Each figure has the name of its row in `model/figures.py`: `cpu_percent` and `memory_percent`
     of the node, `busy_percent`, `memory_used_bytes`, `power_watts` and others of each GPU. A
-    counter is given by its growth, as `energy_joules_per_second`.
+    counter is given by its growth, as `energy_joules_per_second`, and throttling by the share of
+    time in which it slowed the GPU down, as `throttled_percent`.
     """
 
     start: float

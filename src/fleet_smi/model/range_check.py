@@ -19,6 +19,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "gpu_instance_id": (0, 65_535),
     "compute_instance_id": (0, 65_535),
     "pid": _32_BITS,
+    "parent_pid": _32_BITS,
     "gpu_memory_bytes": (0, 2**50),  # 1 PiB
     "uid": _32_BITS,
     "started_at": (0, 2**33),

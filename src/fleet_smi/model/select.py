@@ -21,6 +21,7 @@ from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, Summary
 from fleet_smi.model.node_names import NodePlace, node_place, unique_node_names
 from fleet_smi.model.offer_reason import describe_met, describe_unmet
 from fleet_smi.model.policies import POLICIES
+from fleet_smi.model.queue.estimate import Expected
 from fleet_smi.model.speed import speed_rank
 from fleet_smi.model.units import GIB, format_duration
 from fleet_smi.model.verdict.readings import total_memory, valid_percent
@@ -42,7 +43,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     """The result of a request, best first.
 
     `reason` says how many are offered and where. `unmet` is set if it is less than requested, and
-    says why.
+    says why; `expected` is then when it can probably be met, where a hub knows that.
     """
 
     taken_at: float
@@ -52,6 +53,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     refused: tuple[Rejection, ...] = ()
     unmet: str | None = None
     reason: str = ""
+    expected: Expected | None = None
 
 
 class BriefOffer(Struct, frozen=True, kw_only=True):
@@ -64,6 +66,7 @@ class BriefOffer(Struct, frozen=True, kw_only=True):
     refused: tuple[Rejection, ...] = ()
     unmet: str | None = None
     reason: str = ""
+    expected: Expected | None = None
 
 
 class Choice(Struct, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ class Process(Struct, frozen=True, kw_only=True, gc=False):
 
     pid: int
     pid_is_made: bool = False
+    parent_pid: int | None = None
     kind: ProcessKind
     gpu_memory_bytes: int | None = None
     user: str | None = None

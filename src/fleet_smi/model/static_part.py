@@ -58,6 +58,7 @@ def static_part(snapshot: Snapshot, processes: Sequence[Process]) -> tuple[objec
             (
                 process.pid,
                 process.pid_is_made,
+                process.parent_pid,
                 process.kind,
                 process.user,
                 process.uid,

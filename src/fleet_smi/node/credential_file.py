@@ -1,14 +1,13 @@
 """Credential file of an agent: one token per hub that it joined, readable by its user only."""
 
-import contextlib
 import os
 
 import msgspec
 
+from fleet_smi.client.private_file import read_private, write_private
 from fleet_smi.errors import UsageError
 
 _NAME = "credential.json"
-_MAX_BYTES = 1 << 20
 _PROPOSED = "proposed to "
 
 
@@ -16,7 +15,6 @@ class CredentialFile:
     """Tokens by the hub's URL, so that one hub's token is never sent to another."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
         self.path = f"{folder}/{_NAME}"
 
     def get(self, hub: str) -> str | None:
@@ -51,31 +49,13 @@ class CredentialFile:
         return tokens[name]
 
     def _write(self, tokens: dict[str, str]) -> None:
-        os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103
-        # Synced and renamed: a crash leaves the old tokens or the new ones, never an empty file.
-        # O_EXCL and O_NOFOLLOW: never through a link that another user has put there.
-        temporary = f"{self.path}.{os.urandom(4).hex()}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        try:
-            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(tokens))
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(temporary, self.path)  # noqa: PTH104
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)  # noqa: PTH108
-            raise
+        write_private(self.path, msgspec.json.encode(tokens))
 
     def _read(self) -> dict[str, str]:
-        try:
-            with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                if os.fstat(file.fileno()).st_mode & 0o077:
-                    raise UsageError(f"{self.path} can be read by others: chmod 600 it")
-                return msgspec.json.decode(file.read(_MAX_BYTES), type=dict[str, str])
-        except FileNotFoundError:
+        content = read_private(self.path)
+        if content is None:
             return {}
-        except OSError as error:
-            raise UsageError(f"{self.path} cannot be read: {error.strerror}") from None
+        try:
+            return msgspec.json.decode(content, type=dict[str, str])
         except (ValueError, RecursionError):
             raise UsageError(f"{self.path} is damaged: remove it and join again") from None

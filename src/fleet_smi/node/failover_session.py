@@ -75,6 +75,10 @@ class FailoverSession:
         """Send a compact report to the current hub; raise `NeedsFullReport` without its base."""
         return self._send(lambda session: session.send_compact(report, hub))
 
+    def open_connection(self, timeout_seconds: float) -> HubConnection | None:
+        """Another connection to the current hub, with the node's credential."""
+        return self._sessions[self._current].open_connection(timeout_seconds)
+
     def close(self) -> None:
         """Close every connection; a request in progress fails."""
         for session in self._sessions:

@@ -113,6 +113,12 @@ class HubSession:
         """Read the credential again: another session may have joined the same cluster."""
         self._connection.token = self._credentials.get(self._credential_name)
 
+    def open_connection(self, timeout_seconds: float) -> HubConnection | None:
+        """Another connection to this hub with the node's credential; `None` without one."""
+        # From the file, not from the connection, whose token may be the join token just now.
+        token = self._credentials.get(self._credential_name)
+        return None if token is None else self._connection.copy(token, timeout_seconds)
+
     def close(self) -> None:
         """Close the connection; a request in progress fails."""
         self._connection.close()

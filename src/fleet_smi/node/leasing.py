@@ -118,10 +118,19 @@ class LeaseTaker:
         finally:
             self._leave_queue()
 
-    def attempt(self) -> Leased | None:
-        """Take the GPUs now; `None` where that is not possible, with the `reason`."""
-        view = only_visible(only_named(self._view(), self._options.gpu_ids), os.environ)
+    def attempt(self, among: frozenset[str] | None = None) -> Leased | None:
+        """Take the GPUs now; `None` where that is not possible, with the `reason`.
+
+        With `among`, only GPUs of these UUIDs.
+        """
+        view = self._visible_view()
         offer = self._offer(view)
+        if among is not None:
+            named = [each for each in offer.offered if each.uuid in among]
+            if len(named) < self._options.request.count:
+                self.reason = "what the hub offered is not free here"
+                return None
+            offer = replace(offer, offered=tuple(named), unmet=None)
         if self._ticket is None and (offer.unmet or waiters_ahead(self._folder, None)):
             self._join_queue(view)
         self._ahead = waiters_ahead(self._folder, self._ticket) if self._ticket else []
@@ -133,6 +142,18 @@ class LeaseTaker:
             self.reason = f"others came first{self._queue_text()}"
             return None
         return self._lock(self._in_order(offer.offered))
+
+    def possible_uuids(self) -> frozenset[str]:
+        """Return the GPUs that could meet the request once they are free; raise `Unmet`."""
+        self._viewed_from = time.time()
+        return self._possible(self._visible_view())
+
+    def leave(self) -> None:
+        """Leave the local queue, where this process has a place in it."""
+        self._leave_queue()
+
+    def _visible_view(self) -> FleetView:
+        return only_visible(only_named(self._view(), self._options.gpu_ids), os.environ)
 
     def _offer(self, view: FleetView) -> Offer:
         """Return all that meets the request, best first; it is `unmet` where that is not enough."""
@@ -185,6 +206,10 @@ class LeaseTaker:
         return sorted(offered, key=lambda candidate: place.get(candidate.uuid, len(last)))
 
     def _join_queue(self, view: FleetView) -> None:
+        uuids = self._possible(view)
+        self._ticket = Ticket(self._folder, self._options.request.count, uuids)
+
+    def _possible(self, view: FleetView) -> frozenset[str]:
         nodes = tuple(
             [replace(node, gpus=tuple(map(_as_unused, node.gpus))) for node in view.nodes]
         )
@@ -196,8 +221,7 @@ class LeaseTaker:
                 f"{self._options.request.count} GPUs are requested, and this machine has {total} "
                 "that could ever meet the request"
             )
-        uuids = frozenset(candidate.uuid for candidate in possible)
-        self._ticket = Ticket(self._folder, self._options.request.count, uuids)
+        return frozenset(candidate.uuid for candidate in possible)
 
     def _leave_queue(self) -> None:
         if self._ticket is not None:

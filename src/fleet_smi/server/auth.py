@@ -7,14 +7,20 @@ from typing import Literal
 from fleet_smi.config.ip_addresses import IpNetworks, is_loopback
 from fleet_smi.hub.credentials import CredentialCache, Identity, Role
 from fleet_smi.hub.sessions import SESSION_LIFETIME_SECONDS
+from fleet_smi.hub.users import UserRole
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.rate_limit import AuthRateLimiter
 
-Action = Literal["view", "report", "administrate"]
+Action = Literal["view", "report", "act", "administrate"]
 SESSION_COOKIE = "fleet_smi_session"
 ANONYMOUS = Identity(role="viewer", name="anybody", auth_method="open")
-_REQUIRED_ROLE = {"view": "a viewer", "report": "a node", "administrate": "an admin"}
+_REQUIRED_ROLE = {
+    "view": "a viewer",
+    "report": "a node",
+    "act": "a person",
+    "administrate": "an admin",
+}
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _FORWARDED_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"x-forwarded-host")
 _BAD_TOKEN = HttpError(401, "bad_token", "unknown token: it is expired, revoked or mistyped")
@@ -26,6 +32,12 @@ NO_VIEWERS = HttpError(
     "no_viewers",
     "nobody has access to this hub yet: run `fleet-smi hub token add --role viewer` or "
     "`fleet-smi hub user add NAME` as root or as the hub's user on its machine",
+)
+_NO_PERSON = HttpError(
+    403,
+    "no_person",
+    "the hub does not know who you are: run `fleet-smi login`, sign in on the page, or run this on "
+    "a node with an agent",
 )
 _BAD_LOGIN = HttpError(401, "bad_login", "wrong name or password")
 _BAD_PASSWORD = HttpError(403, "bad_password", "wrong password")
@@ -104,6 +116,8 @@ class AccessControl:
         """
         if self._is_allowed(identity, action, node_id):
             return None
+        if action == "act" and identity.role != "node":
+            return _NO_PERSON
         if identity.auth_method == "open":
             return _UNAUTHENTICATED
         if action == "report" and identity.role == "node":
@@ -127,6 +141,23 @@ class AccessControl:
             return _BAD_LOGIN
         self._rate_limiter.refund(self.client_address(headers, peer))
         return self._cookie_header(session, SESSION_LIFETIME_SECONDS)
+
+    async def check_password(
+        self, headers: Headers, peer: str, name: str, password: str
+    ) -> HttpError | UserRole:
+        """Return the role of a user whose password is right, or the error; limited as `login`.
+
+        No browser is logged in by it, so the page that sends it does not matter.
+        """
+        address = self.client_address(headers, peer)
+        refusal = self._rate_limiter.record_failure(address)
+        if refusal is not None:
+            return refusal
+        role = await self._credentials.check_password(name, password)
+        if role is None:
+            return _BAD_LOGIN
+        self._rate_limiter.refund(address)
+        return role
 
     def check_shared_password(
         self, headers: Headers, peer: str, password: str, expected: str
@@ -185,6 +216,8 @@ class AccessControl:
             return identity.role == "admin"
         if action == "view":
             return identity.role != "node"
+        if action == "act":
+            return identity.role == "admin" or identity.person is not None
         if identity.auth_method == "open":
             # Open access must not let anyone report for a node that has its own credential.
             return self._insecure_open and not self._credentials.has_node_credential(node_id or "")
@@ -215,6 +248,19 @@ class AccessControl:
             "HttpOnly; SameSite=Strict"
         )
         return b"set-cookie", (cookie + secure).encode()
+
+
+def may_edit(identity: Identity, owner: str) -> bool:
+    """Whether the sender may change what this person has queued or booked: their own, or an admin.
+
+    For endpoints with the action `act`.
+    """
+    return identity.role == "admin" or (identity.person is not None and identity.person == owner)
+
+
+def acting_name(identity: Identity) -> str:
+    """The name under which the sender acts; an admin's token without a person has its note."""
+    return identity.person or identity.name
 
 
 def check_same_origin(headers: Headers, *, has_ambient_credentials: bool) -> HttpError | None:

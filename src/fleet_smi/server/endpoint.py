@@ -4,7 +4,7 @@ Routing, validation, authorization and the OpenAPI document are all made from it
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -29,6 +29,7 @@ from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import iterate_cooperatively
+from fleet_smi.server.vouching import vouched_identity
 
 _T = TypeVar("_T")
 
@@ -65,7 +66,10 @@ class ApiError(Exception):
 def authorize_request(request: Request, services: Services, action: Action) -> Identity:
     """Return who sent the request; raise `ApiError` unless they may do this."""
     peer = "" if request.client is None else request.client.host
-    identity = services.access.authenticate(request.scope["headers"], peer, request.method)
+    headers = request.scope["headers"]
+    identity = services.access.authenticate(headers, peer, request.method)
+    if isinstance(identity, Identity):
+        identity = vouched_identity(identity, headers, request.method, request.scope["path"])
     if isinstance(identity, HttpError):
         raise ApiError(identity)
     refusal = services.access.authorize(identity, action)
@@ -129,8 +133,7 @@ class RequestContext:
 
         They have command lines in full: a view that is sent must be masked (`masked_view`).
         """
-        build = partial(_collect_parts, self.hub, self.services.backpressure)
-        return await self.services.cache.get_or_compute("parts", build)
+        return await _cached_parts(self.services)
 
     def masked_view(self, parts: NodeParts) -> NodeView:
         """A node as the client may see it."""
@@ -157,6 +160,16 @@ async def _collect_parts(hub: Hub, backpressure: Backpressure) -> FleetParts:
     now = hub.clock()
     nodes = [parts async for parts in iterate_cooperatively(hub.shown.parts(now), backpressure)]
     return FleetParts(taken_at=now, summary=summarize_parts(nodes), nodes=tuple(nodes))
+
+
+async def _cached_parts(services: Services) -> FleetParts:
+    build = partial(_collect_parts, services.hub, services.backpressure)
+    return await services.cache.get_or_compute("parts", build)
+
+
+async def cached_nodes(services: Services) -> Sequence[NodeParts]:
+    """Every node in parts, with every change made before the call."""
+    return (await _cached_parts(services)).nodes
 
 
 def unset_to_none(value: _T | UnsetType) -> _T | None:

@@ -16,6 +16,9 @@ from fleet_smi.hub.history.storage import store
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.queue.keeper import QueueKeeper, QueueLimits
+from fleet_smi.hub.queue.past import QueuePast
+from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.sites.sites import Sites
 from fleet_smi.model.verdict.thresholds import Thresholds
 
@@ -83,6 +86,25 @@ def build_cluster_hub(
     stack.callback(archive.close)
     hub = cluster.create_hub(fleet, sources, node_store, archive, **_options(settings, sites))
     return HubParts(hub, archive, node_store, hub.link)
+
+
+def build_queue(
+    settings: HubSettings,
+    hub: Hub,
+    store: QueueStore,
+    archive: Archive | None,
+    cluster: "ClusterSetup | None",
+) -> QueueKeeper:
+    """Build the queue; in a cluster the leader makes its offers."""
+    past = QueuePast(None if archive is None else archive.queries)
+    limits = QueueLimits(settings.queue_per_person, settings.queue_most)
+    if cluster is None:
+        return QueueKeeper(hub, store, past, limits)
+    leadership = cluster.leadership
+    store.fence = leadership.holds
+    return QueueKeeper(
+        hub, store, past, limits, is_leader=lambda: leadership.is_leader, shared=True
+    )
 
 
 def build_remote_writer(

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from fleet_smi.hub.database import open_database
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport, ReadError
+from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.sites.follower import SiteFollower
 from fleet_smi.hub.sites.site_settings import read_sites
 from fleet_smi.hub.sites.sites import Sites
@@ -35,9 +37,11 @@ from fleet_smi.paths import ensure_private_folder
 from fleet_smi.server.app import App
 from fleet_smi.server.auth import AccessControl, bind_warning
 from fleet_smi.server.certificate_reload import LiveCertificate, TlsFiles
+from fleet_smi.server.endpoint import cached_nodes
 from fleet_smi.server.hub_parts import (
     build_cluster_hub,
     build_hub,
+    build_queue,
     build_remote_writer,
     open_cluster,
 )
@@ -101,6 +105,9 @@ class HubServer:
             else:
                 parts = build_cluster_hub(stack, settings, cluster, *rest)
             self.hub, self.archive, self._link = parts.hub, parts.archive, parts.link
+            self.queue = build_queue(
+                settings, self.hub, QueueStore(self._engine), self.archive, cluster
+            )
             self.remote_writer = build_remote_writer(stack, settings, self.hub, self.state_folder)
             self.problems = self._problem_report(parts.node_store)
             self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
@@ -126,6 +133,7 @@ class HubServer:
                 serve(self._app, self._sockets, self.tls, trusted_proxies=self._proxies)
             )
             group.create_task(self._refresh_credentials())
+            group.create_task(_run_listener("queue", self.queue))
             if self._renewed is not None:
                 group.create_task(self._renewed.watch())
             if self.remote_writer is not None:
@@ -227,10 +235,12 @@ class HubServer:
             energy_price=settings.energy_price,
             currency=settings.currency,
             problems=self.problems,
+            queue=self.queue,
             remote_writer=self.remote_writer,
         )
         if services.history is not None:
             services.history.yield_to_reports = services.backpressure.yield_to_reports
+        self.queue.collect_parts = partial(cached_nodes, services)
         names = [socket.getfqdn(), socket.gethostname(), *settings.hosts]
         if settings.public_url is not None:
             names.append(urlsplit(settings.public_url).hostname or "")

@@ -17,6 +17,7 @@ _SECURITY: dict[str | None, list[dict[str, list[str]]]] = {
     None: [],
     # A hub on loopback, or an open one, needs no credential.
     "view": [{}, {"token": []}, {"session": []}],
+    "act": [{"token": []}, {"session": []}],
     "administrate": [{"token": []}, {"session": []}],
     "report": [{}, {"token": []}],
 }

@@ -9,6 +9,7 @@ from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport
+from fleet_smi.hub.queue.keeper import QueueKeeper
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
@@ -41,6 +42,7 @@ class Services(Struct, frozen=True, kw_only=True):
     node_budget_seconds: float = 10.0
     history: HistoryService | None = None
     problems: ProblemReport
+    queue: QueueKeeper
     remote_writer: "RemoteWriter | None" = None
     energy_price: float | None = None
     currency: str | None = None

@@ -14,6 +14,7 @@ from fleet_smi.simulation.gpu_slots import (
     LostSlot,
     MigSlice,
     MigSlot,
+    OverheatedSlot,
     TransitionSlot,
     UsagePattern,
     ghost_slot,
@@ -174,7 +175,9 @@ def _serving(builder: _NodeBuilder) -> SimulatedNode:
 def _broken(builder: _NodeBuilder) -> SimulatedNode:
     slots = builder.jobs(gpus=4) + builder.jobs()
     gpu, hours = builder.next_gpu(), 6.4
-    slots += builder.since(hours, [(gpu, LostSlot(gpu, builder.start - hours * _HOUR))])
+    broke_at = builder.start - hours * _HOUR
+    lost = builder.since(hours, [(gpu, LostSlot(gpu, broke_at))])
+    slots += [OverheatedSlot(slot, broke_at - 0.8 * _HOUR, broke_at) for slot in lost]
     return builder.node([*slots, *builder.jobs(gpus=2, probability=0.6)], "hall-1/r02")
 
 
@@ -228,6 +231,8 @@ def _ghost(builder: _NodeBuilder) -> SimulatedNode:
 
 def _render(builder: _NodeBuilder) -> SimulatedNode:
     slots = [*builder.jobs(), *builder.jobs(gpus=2), *builder.jobs()]
+    hot = builder.start - 0.7 * _HOUR
+    slots = [OverheatedSlot(slot, hot, hot + 0.25 * _HOUR) for slot in slots]
     return builder.node(slots, "hall-2/r11")
 
 

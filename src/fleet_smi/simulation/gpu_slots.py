@@ -79,6 +79,28 @@ class TransitionSlot:
         return (self._before if at < self._since else self._after).gpu(at)
 
 
+class OverheatedSlot:
+    """A GPU whose cooling fails for a while: hot, and slowed down by the driver."""
+
+    def __init__(self, slot: GpuSlot, since: float, until: float) -> None:
+        self._slot, self._since, self._until = slot, since, until
+
+    def gpu(self, at: float) -> Gpu:
+        """Return the GPU, throttled between the two times."""
+        gpu = self._slot.gpu(at)
+        if not (self._since <= at < self._until and gpu.busy_percent):
+            return gpu
+        clock = None if gpu.sm_clock_mhz is None else 7 * gpu.sm_clock_mhz // 10
+        power = None if gpu.power_watts is None else round(0.7 * gpu.power_watts, 2)
+        return replace(
+            gpu,
+            temperature_celsius=92.0,
+            sm_clock_mhz=clock,
+            power_watts=power,
+            throttle_reasons=("sw_thermal_slowdown",),
+        )
+
+
 class LostSlot:
     """A GPU that fell off the bus: only its identity is known."""
 

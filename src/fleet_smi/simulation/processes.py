@@ -71,6 +71,7 @@ def make_process(
     context = make_process_context(manager, rng, started_at)
     process = Process(
         pid=pid,
+        parent_pid=pid - rank if rank else None,
         kind="compute",
         gpu_memory_bytes=memory,
         user=user,

@@ -31,13 +31,15 @@ def apply_event(fleet: FleetPayload | None, event: Event) -> FleetPayload:
         nodes.pop(number, None)
         figures.pop(number, None)
     nodes.update((node.number, node) for node in event.nodes)
-    figures.update((row.number, _apply_diff(figures.get(row.number), row)) for row in event.figures)
+    for row in event.figures:
+        figures[row.number] = apply_figures(figures.get(row.number), row)
     return FleetPayload(
         taken_at=event.taken_at, summary=event.summary, nodes=nodes, figures=figures
     )
 
 
-def _apply_diff(known: NodeFigures | None, diff: NodeFiguresDiff) -> NodeFigures:
+def apply_figures(known: NodeFigures | None, diff: NodeFiguresDiff) -> NodeFigures:
+    """Return the figures of a node after an event; `known` are those before it, if any."""
     before = known or NodeFigures(diff.number, None, None, None, ())
     # Rows without a base: "unchanged" becomes unknown rather than a wrong value.
     rows = zip(diff.parts, chain(before.parts, repeat(_UNKNOWN)), strict=False)

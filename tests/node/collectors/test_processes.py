@@ -33,6 +33,7 @@ def person(**facts: Any) -> Process:
         "name": b"python",
         "command": b"python\0train.py\0",
         "state": "S",
+        "parent": 1,
         "started_at": 1_750_000_000.0,
         "cpu_percent": None,
         "memory": 4096,

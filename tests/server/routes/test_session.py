@@ -30,7 +30,12 @@ def test_logging_in_and_out(hub: ThreadedHub) -> None:
     cookie, *limits = entered.headers["set-cookie"].split("; ")
     assert {"HttpOnly", "SameSite=Strict"} <= set(limits)
     found = hub.request("GET", "/api/v1/session", Cookie=cookie)
-    assert msgspec.json.decode(found.body) == {"name": "ada", "role": "admin", "how": "session"}
+    assert msgspec.json.decode(found.body) == {
+        "name": "ada",
+        "role": "admin",
+        "how": "session",
+        "person": "ada",
+    }
     left = hub.request(
         "DELETE",
         "/api/v1/session",

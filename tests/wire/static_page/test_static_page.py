@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from fleet_smi.model.fleet import STATES, FleetView
 from fleet_smi.model.verdict.last_known import mark_all_silent
@@ -208,3 +209,10 @@ def test_every_gpu_and_every_node_of_any_fleet_is_there(view: FleetView) -> None
 
 def test_the_style_sheet_cannot_close_its_element() -> None:
     assert "<" not in STYLE
+
+
+def test_free_mig_instances_are_counted_and_listed() -> None:
+    view = fleet(samples.eight(), samples.sliced())
+    text = page_text(replace(view, summary=replace(view.summary, free_instances=1)))
+    assert "free +1 MIG" in text
+    assert "mig01 GPU 0, MIG 1g.5gb+me" in text

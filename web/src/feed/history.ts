@@ -1,11 +1,11 @@
 // Requests for history: strips, series, usage, jobs.
 
 import { get } from "./client";
-import type { Job, Jobs, StorageStatus, Ribbon, Series, Strips, Usages } from "./types";
+import type { Job, Jobs, Period, Periods, Ribbon, Series, StorageStatus, Strips, Usages } from "./types";
 
 /** Names of the series of a node and of a GPU. */
 export type NodeMetric = "cpu_percent" | "memory_percent";
-export type GpuMetric = "busy_percent" | "memory_used_bytes" | "power_watts" | "temperature_celsius" | "sm_clock_mhz";
+export type GpuMetric = "busy_percent" | "memory_used_bytes" | "power_watts" | "temperature_celsius" | "sm_clock_mhz" | "throttled_percent";
 
 export const USAGE_BY = ["user", "group", "node", "model"] as const;
 export type UsageBy = (typeof USAGE_BY)[number];
@@ -22,6 +22,12 @@ export function fetchStrips(span: Span, columns: number, only: { node?: string; 
 
 export function fetchSeries(nodeId: string, span: Span, points: number, signal?: AbortSignal): Promise<Series> {
   return getHistory(`series/${encodeURIComponent(nodeId)}`, span, { points }, signal);
+}
+
+/** The states of one GPU as intervals, the oldest first. */
+export async function fetchPeriods(nodeId: string, uuid: string, span: Span, signal?: AbortSignal): Promise<Period[]> {
+  const { rows } = await getHistory<Periods>("periods", span, { node: nodeId, gpu: uuid }, signal);
+  return rows.find(({ gpu }) => gpu.node_id === nodeId)?.periods ?? [];
 }
 
 export function fetchRibbon(span: Span, columns: number, signal: AbortSignal): Promise<Ribbon> {

@@ -454,6 +454,17 @@ export interface Person {
   since: number | null;
 }
 
+export interface PersonalTokenList {
+  tokens: Token[];
+}
+
+export interface PersonalTokenMade {
+  id: string;
+  token: string;
+  person: string;
+  role: "admin" | "viewer";
+}
+
 export interface Problems {
   problems: HubProblem[];
   refused: RefusedSender[];
@@ -462,6 +473,7 @@ export interface Problems {
 export interface Process {
   pid: number;
   pid_is_made: boolean;
+  parent_pid: number | null;
   kind: "compute" | "compute+graphics" | "graphics" | "mps";
   gpu_memory_bytes: number | null;
   user: string | null;
@@ -531,6 +543,7 @@ export interface SessionInfo {
   name: string;
   role: "admin" | "node" | "viewer";
   how: string;
+  person: string | null;
 }
 
 export interface StorageStatus {
@@ -607,6 +620,7 @@ export interface Token {
   expires_at: number | null;
   uses_left: number | null;
   revoked_at: number | null;
+  person: string | null;
 }
 
 export interface TokenList {

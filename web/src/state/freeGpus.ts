@@ -6,7 +6,8 @@ import type { Fleet, Gpu, Instance, Node } from "./fleet";
 export interface FreeNode {
   node: Node;
   gpus: Gpu[];
-  /** Memory of the smallest of them; `null` if one is not known. */
+  /** The size that the smallest of them is sold with, and its memory; `null` if one is not known. */
+  gigabytes: number | null;
   mebibytes: number | null;
   /** Since when all of them have been free. */
   since: number;
@@ -47,11 +48,12 @@ export function freeInstances(fleet: Fleet, matches: (gpu: Gpu) => boolean): Fre
 }
 
 function freeNode(node: Node, gpus: Gpu[]): FreeNode {
-  const sizes = gpus.map((gpu) => gpu.info.memory_total_mebibytes);
+  const smallest = (sizes: (number | null)[]): number | null => (sizes.includes(null) ? null : Math.min(...(sizes as number[])));
   return {
     node,
     gpus,
-    mebibytes: sizes.includes(null) ? null : Math.min(...(sizes as number[])),
+    gigabytes: smallest(gpus.map(({ info }) => info.nominal_gigabytes)),
+    mebibytes: smallest(gpus.map(({ info }) => info.memory_total_mebibytes)),
     since: Math.max(...gpus.map((gpu) => gpu.info.verdict.since)),
   };
 }

@@ -72,11 +72,11 @@ export function visibleDevices(candidates: readonly Candidate[]): string {
   return `${order}${variable}=${candidates.map((each) => each.index).join(",")}`;
 }
 
-/** The command to run on the node: it picks free GPUs at the time it runs. */
+/** The command to run on the node: it takes free GPUs at the time it runs, and gives them back. */
 export function runCommand({ count, gigabytes, model }: GpuRequest): string {
   const memory = gigabytes > 0 ? ` --min-free ${gigabytes}GiB` : "";
   const words = model && ` --model ${shellQuote(model)}`;
-  return `CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n ${count}${memory}${words}) ./train.sh`;
+  return `fleet-smi run -n ${count}${memory}${words} -- ./train.sh`;
 }
 
 /** "GPU 4 and 5", "GPU 1:0". */

@@ -9,7 +9,7 @@ export const MAX_PLACES = 8;
 /** The space between nodes that are side by side. */
 export const NODE_GAP = 24;
 export const HEADING_HEIGHT = 26;
-const PHONE_LINE = 40;
+const PHONE_LINE = 44;
 const PHONE_MARGIN = 4;
 export const CELLS: Record<Density, { height: number; gap: number }> = {
   comfortable: { height: 40, gap: 4 },

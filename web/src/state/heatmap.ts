@@ -10,11 +10,13 @@ const MIN_LINES = 8;
 const NAMED_PITCH = 18;
 const NAME_WIDTH = 84;
 
-/** Up to eight GPUs of a node, starting at `first`. */
+/** Up to eight GPUs of a node. */
 export interface Line {
   readonly number: number;
-  readonly first: number;
-  readonly count: number;
+  /** Their positions among the GPUs of the node. */
+  readonly gpus: readonly number[];
+  /** Whether a line of the same node in the same group is above it. */
+  readonly continued: boolean;
 }
 
 /** A column: the position of its first square, and its lines. `continued` if its group started in an earlier column. */
@@ -56,8 +58,8 @@ interface NodeLines {
 }
 
 /** Lay out the groups with the largest squares that fit into this box; the smallest, and a longer page, if none do. */
-export function planHeatmap(groups: readonly Group[], gpusOf: (number: number) => number, width: number, height: number): HeatmapPlan {
-  const all = groups.map(({ name, numbers }) => ({ name, nodes: numbers.length, lines: numbers.flatMap((number) => linesOf(number, gpusOf(number))) }));
+export function planHeatmap(groups: readonly Group[], gpusOf: (number: number, group: string | null) => readonly number[], width: number, height: number): HeatmapPlan {
+  const all = groups.map(({ name, numbers }) => ({ name, nodes: numbers.length, lines: numbers.flatMap((number) => linesOf(number, gpusOf(number, name))) }));
   const min = width < NARROW_WIDTH ? MIN_TOUCH_PITCH : MIN_PITCH;
   let best = layOut(all, min, width, height);
   let [low, high] = [min + 1, MAX_PITCH];
@@ -100,19 +102,19 @@ export function squareAt({ pitch, columns }: HeatmapPlan, x: number, y: number):
     const line = Math.floor((y - top) / pitch);
     const place = Math.floor((x - left) / pitch);
     const found = x >= left && y >= top ? lines[line] : undefined;
-    if (found && place < found.count) return { column, line, place };
+    if (found && place < found.gpus.length) return { column, line, place };
   }
   return null;
 }
 
 /** The square after an arrow key; the same at the edge, `null` for any other key. */
 export function nextSquare({ columns }: HeatmapPlan, from: Square, key: string): Square | null {
-  const count = (square: Square): number => columns[square.column]?.lines[square.line]?.count ?? 0;
+  const count = (square: Square): number => columns[square.column]?.lines[square.line]?.gpus.length ?? 0;
   const clamp = (column: number, line: number, place: number): Square => {
     const lines = columns[column]?.lines ?? [];
     if (lines.length === 0) return from;
     const inside = Math.max(0, Math.min(line, lines.length - 1));
-    return { column, line: inside, place: Math.max(0, Math.min(place, (lines[inside]?.count ?? 1) - 1)) };
+    return { column, line: inside, place: Math.max(0, Math.min(place, (lines[inside]?.gpus.length ?? 1) - 1)) };
   };
   const { column, line, place } = from;
   switch (key) {
@@ -144,14 +146,22 @@ function beside(columns: readonly Column[], from: number, step: 1 | -1): number 
 /** A group as columns of equal length, none with more lines than `maxLines`. */
 function split({ name, nodes, lines }: NodeLines, maxLines: number): Omit<Column, "left" | "top" | "band">[] {
   const length = Math.ceil(lines.length / Math.ceil(lines.length / maxLines));
-  const squares = Math.max(1, ...lines.map((line) => line.count));
+  const squares = lines.reduce((most, { gpus }) => Math.max(most, gpus.length), 1);
   const parts: Omit<Column, "left" | "top" | "band">[] = [];
   for (let at = 0; at < lines.length; at += length) parts.push({ name, nodes, continued: at > 0, squares, lines: lines.slice(at, at + length) });
   return parts;
 }
 
-function linesOf(number: number, gpus: number): Line[] {
+function linesOf(number: number, gpus: readonly number[]): Line[] {
+  if (gpus.length <= SQUARES_PER_LINE) return gpus.length ? [{ number, gpus, continued: false }] : [];
   const lines: Line[] = [];
-  for (let first = 0; first < gpus; first += SQUARES_PER_LINE) lines.push({ number, first, count: Math.min(SQUARES_PER_LINE, gpus - first) });
+  for (let at = 0; at < gpus.length; at += SQUARES_PER_LINE) lines.push({ number, gpus: gpus.slice(at, at + SQUARES_PER_LINE), continued: at > 0 });
   return lines;
+}
+
+const WHOLE_NODES: (readonly number[])[] = [];
+
+/** The positions of all GPUs of a node with this many. */
+export function allGpus(count: number): readonly number[] {
+  return (WHOLE_NODES[count] ??= [...Array(count).keys()]);
 }

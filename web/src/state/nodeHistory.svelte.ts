@@ -1,8 +1,8 @@
 // The history of one node over a time span: series and strips, reloaded as time goes on.
 
 import { cached } from "../feed/cache";
-import { type Span, fetchSeries, fetchStrips } from "../feed/history";
-import type { Series, Strips } from "../feed/types";
+import { type Span, fetchPeriods, fetchSeries, fetchStrips } from "../feed/history";
+import type { Period, Series, Strips } from "../feed/types";
 import { page } from "./page.svelte";
 import { type Range, formatZoom, parseRange, parseZoom, rangeSeconds, spanEndingAt, visibleSpan } from "./range";
 import { Resource } from "./resource.svelte";
@@ -22,6 +22,10 @@ export interface NodeRecords {
 /** The selected range or zoom of the history of a node, and the records loaded for it. */
 export class NodeHistoryState {
   readonly records = new Resource<NodeRecords>();
+  /** The states of the plotted GPU. */
+  readonly periods = new Resource<readonly Period[]>();
+  /** The series of the node that it is compared with. */
+  readonly compared = new Resource<Series>();
   private before: Span | null = null;
 
   get range(): Range {
@@ -50,6 +54,16 @@ export class NodeHistoryState {
   watch(nodeId: string, before: number | null = null): () => void {
     const { start, end } = parseZoom(route.zoom) ?? (before === null ? this.currentSpan() : spanBefore(before));
     return this.records.load((signal) => loadRecords(nodeId, { start, end }, signal));
+  }
+
+  /** Load the states of a GPU over the span of the records; for an effect. */
+  watchPeriods(nodeId: string, uuid: string, span: Span): () => void {
+    return this.periods.load((signal) => fetchPeriods(nodeId, uuid, span, signal));
+  }
+
+  /** Load the series of another node over the same span; for an effect. */
+  watchCompared(nodeId: string, span: Span): () => void {
+    return this.compared.load((signal) => fetchSeries(nodeId, span, POINTS, signal));
   }
 
   private currentSpan(): Span {

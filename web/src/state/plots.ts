@@ -3,7 +3,7 @@
 import type { GpuMetric, NodeMetric, Span } from "../feed/history";
 import type { Reading } from "../feed/state";
 import type { Figure, JudgedGpu, NodeView, Series } from "../feed/types";
-import { type PlotLines, axisMax, bridgeGaps, maxGap, timestamps } from "./series";
+import { type Line, type PlotLines, alignValues, axisMax, bridgeGaps, maxGap, timestamps } from "./series";
 
 const GIB = 1024 ** 3;
 // Tops of the axes where the GPU does not report a limit.
@@ -19,14 +19,24 @@ export interface PlotData {
   readonly now: Reading;
 }
 
+/** A GPU of another node, which the plots are compared with. */
+export interface Compared {
+  readonly uuid: string;
+  readonly index: number;
+  /** The name of its node. */
+  readonly node: string;
+  readonly series: Series;
+}
+
 export type GpuPlot = "busy" | "memory" | "power" | "temperature" | "clock";
 export type NodePlot = "cpu" | "memory";
 
-/** The plots of one GPU, with the other GPUs of its node for comparison. */
-export function gpuPlots(node: NodeView, series: Series, span: Span, uuid: string): Record<GpuPlot, PlotData> {
+/** The plots of one GPU, with the other GPUs of its node and one of another node for comparison. */
+export function gpuPlots(node: NodeView, series: Series, span: Span, uuid: string, compared?: Compared): Record<GpuPlot, PlotData> {
   const chosen = node.gpus.find((gpu) => gpu.uuid === uuid);
   const plot = (metric: GpuMetric, now: Reading | undefined, max: (lines: Reading[][]) => number, scale = 1): PlotData => {
-    const lines = node.gpus.flatMap((gpu) => gpuSeries(gpu, series, metric, scale));
+    const siblings = node.gpus.flatMap((gpu) => gpuSeries(gpu, series, metric, scale));
+    const lines = [...siblings, ...otherSeries(compared?.series.gpus[compared.uuid]?.[metric], compared, series, `${compared?.node} GPU ${compared?.index}`, scale)];
     return plotData(node, series, span, lines, uuid, now, max(lines.map(({ figure }) => figure.maximum)));
   };
   return {
@@ -38,11 +48,13 @@ export function gpuPlots(node: NodeView, series: Series, span: Span, uuid: strin
   };
 }
 
-/** The plots of the host. */
-export function nodePlots(node: NodeView, series: Series, span: Span): Record<NodePlot, PlotData> {
+/** The plots of the host, with that of another node for comparison. */
+export function nodePlots(node: NodeView, series: Series, span: Span, compared?: Compared): Record<NodePlot, PlotData> {
   const { cpu_percent, memory_used_bytes: used, memory_total_bytes: total } = node.host;
-  const plot = (metric: NodeMetric, now: Reading): PlotData =>
-    plotData(node, series, span, [{ name: node.name, key: "", figure: series.node[metric] ?? NO_DATA }], "", now, 100);
+  const plot = (metric: NodeMetric, now: Reading): PlotData => {
+    const other = otherSeries(compared?.series.node[metric], compared, series, compared?.node ?? "", 1);
+    return plotData(node, series, span, [{ name: node.name, key: "", figure: series.node[metric] ?? NO_DATA }, ...other], "", now, 100);
+  };
   return { cpu: plot("cpu_percent", cpu_percent), memory: plot("memory_percent", used === null || !total ? null : (100 * used) / total) };
 }
 
@@ -50,6 +62,16 @@ interface NamedSeries {
   readonly key: string;
   readonly name: string;
   readonly figure: Figure;
+  readonly isOther?: boolean;
+}
+
+/** The figure of another node at the times of this one; nothing if it is not known. */
+function otherSeries(figure: Figure | undefined, compared: Compared | undefined, own: Series, name: string, scale: number): NamedSeries[] {
+  if (!figure || !compared) return [];
+  const { start, grain_seconds: grain } = compared.series;
+  const align = (values: Reading[]): Reading[] => alignValues(values, start, grain, { start: own.start, grain: own.grain_seconds });
+  const aligned = { minimum: align(figure.minimum), mean: align(figure.mean), maximum: align(figure.maximum) };
+  return [{ key: `other ${compared.uuid}`, name, figure: divide(aligned, scale), isOther: true }];
 }
 
 function gpuSeries({ uuid, index }: JudgedGpu, series: Series, metric: GpuMetric, scale: number): NamedSeries[] {
@@ -61,12 +83,13 @@ function plotData(node: NodeView, series: Series, span: Span, all: readonly Name
   const { start, grain_seconds: grain } = series;
   const gap = maxGap(node.interval_seconds, grain);
   const { minimum, mean, maximum } = all.find((each) => each.key === key)?.figure ?? NO_DATA;
+  const kindOf = (each: NamedSeries): Line["kind"] => (each.isOther ? "other" : each.key === key ? "main" : "sibling");
   return {
     lines: {
       times: timestamps(start, grain, Math.max(mean.length, ...all.map(({ figure }) => figure.mean.length))),
       from: span.start,
       to: span.end,
-      lines: all.map((each) => ({ name: each.name, values: bridgeGaps(each.figure.mean, gap), isMain: each.key === key })),
+      lines: all.map((each) => ({ name: each.name, values: bridgeGaps(each.figure.mean, gap), kind: kindOf(each) })),
       low: bridgeGaps(minimum, gap),
       high: bridgeGaps(maximum, gap),
       min: 0,

@@ -13,16 +13,18 @@ export interface ModelOption {
 export interface RequestOptions {
   /** Nominal sizes in GB, the smallest first. */
   readonly sizes: readonly number[];
+  /** The memory of a card of each size, in MiB; of the smallest where they differ. */
+  readonly usable: ReadonlyMap<number, number>;
   readonly models: readonly ModelOption[];
 }
 
 export function requestOptions(fleet: Fleet): RequestOptions {
-  const sizes = new Set<number>();
+  const usable = new Map<number, number>();
   const labels = new Map<string, string>();
   for (const { info } of fleet.nodes.values()) {
-    for (const { name, nominal_gigabytes: size, instances } of info.gpus) {
+    for (const { name, nominal_gigabytes: size, memory_total_mebibytes: memory, instances } of info.gpus) {
       if (instances.length === 0) {
-        if (size !== null) sizes.add(size);
+        if (size !== null && memory !== null) usable.set(size, Math.min(memory, usable.get(size) ?? memory));
         if (name !== null) labels.set(name, shortModel(name));
       }
       for (const { profile } of instances) if (name !== null && profile !== null) labels.set(`${name} ${profile}`, `${shortModel(name)}, MIG ${profile}`);
@@ -30,5 +32,5 @@ export function requestOptions(fleet: Fleet): RequestOptions {
   }
   const models = [...labels].map(([name, label]) => ({ name, label }));
   models.sort((a, b) => (naturalKey(a.label) < naturalKey(b.label) ? -1 : 1));
-  return { sizes: [...sizes].sort((a, b) => a - b), models };
+  return { sizes: [...usable.keys()].sort((a, b) => a - b), usable, models };
 }

@@ -47,7 +47,7 @@ class Route {
 
   /** The address of a view, for a link. */
   to(view: View, argument = "", query = FLEET_VIEWS.includes(view) ? this.query : ""): string {
-    return formatHash({ view, argument, query, at: PAST_VIEWS.includes(view) ? this.address.at : null, range: "", zoom: "" });
+    return formatHash({ view, argument, query, at: PAST_VIEWS.includes(view) ? this.address.at : null, range: "", zoom: "", compare: "" });
   }
 
   go(view: View, argument = ""): void {
@@ -84,6 +84,15 @@ class Route {
   setZoom(zoom: string): void {
     if (this.zoom === "" && zoom !== "") this.push({ zoom });
     else this.replace({ zoom });
+  }
+
+  /** The UUID of the GPU that the plots are compared with; empty for none. */
+  get compare(): string {
+    return this.address.compare;
+  }
+
+  setCompare(uuid: string): void {
+    this.replace({ compare: uuid });
   }
 
   private push(part: Partial<Address>, state: string | null = null): void {

@@ -15,6 +15,8 @@ export interface Address {
   readonly range: string;
   /** The part of the range that the plots are zoomed into: "START..END" in UTC; empty if they are not. */
   readonly zoom: string;
+  /** The UUID of the GPU of another node that the plots are compared with; empty for none. */
+  readonly compare: string;
 }
 
 /** The views of the whole fleet; they share the filter. */
@@ -35,13 +37,14 @@ export function parseHash(hash: string): Address {
     at: parseMoment(parameters.get("at")),
     range: parameters.get("range") ?? "",
     zoom: parameters.get("zoom") ?? "",
+    compare: parameters.get("with") ?? "",
   };
 }
 
 /** Format a hash. */
-export function formatHash({ view, argument, query, at, range, zoom }: Address): string {
+export function formatHash({ view, argument, query, at, range, zoom, compare }: Address): string {
   const path = view === "grid" ? "" : argument ? `${view}/${encodeURIComponent(argument)}` : view;
-  const all = { q: query, at: at === null ? "" : formatMoment(at), range, zoom };
+  const all = { q: query, at: at === null ? "" : formatMoment(at), range, zoom, with: compare };
   const parameters = Object.entries(all).flatMap(([name, value]) => (value ? [`${name}=${name === "at" ? value : escape(value)}`] : []));
   return `#/${path}${parameters.length ? `?${parameters.join("&")}` : ""}`;
 }

@@ -58,11 +58,17 @@ export function extent(values: readonly Reading[]): { min: number; max: number }
   return known.length ? { min: Math.min(...known), max: Math.max(...known) } : null;
 }
 
-/** A line of a plot. The main line is the subject, the others are drawn faint for comparison. */
+/** Values from `start` on, every `grain` seconds, moved to other times: each gets the value that held then. */
+export function alignValues(values: readonly Reading[], start: number, grain: number, to: { start: number; grain: number }): Reading[] {
+  const count = Math.max(0, Math.ceil((start + values.length * grain - to.start) / to.grain));
+  return Array.from({ length: count }, (_, at) => values[Math.floor((to.start + at * to.grain - start) / grain)] ?? null);
+}
+
+/** A line of a plot. The main line is the subject, its siblings are drawn faint, a GPU or host of another node is dashed. */
 export interface Line {
   readonly name: string;
   readonly values: readonly PlotValue[];
-  readonly isMain: boolean;
+  readonly kind: "main" | "sibling" | "other";
 }
 
 /** What a plot draws: its lines, the minimum and maximum around the main line, and the axes. */

@@ -13,6 +13,7 @@ export class Tally {
   private readonly counts: Record<CountedKey, Counts> = { state: new Map(), model: new Map(), user: new Map(), node: new Map(), label: new Map() };
   private readonly within: Gpu[] = [];
   private readonly known = new Map<Term, MatchCount>();
+  private readonly lowerCase = new Map<CountedKey, Counts>();
 
   /** Count the GPUs and MIG instances that match all terms. */
   constructor(gpus: readonly Gpu[], terms: readonly Term[]) {
@@ -55,8 +56,28 @@ export class Tally {
     }
     const counts = this.counts[term.key as CountedKey] as Counts | undefined;
     if (term.bound !== null || !counts) return countMatches([term], this.within);
-    const found = [...counts].filter(([name]) => term.values.some((value) => matchesPattern(name.toLowerCase(), value)));
-    return found.reduce((sum, [, { gpus, instances }]) => ({ gpus: sum.gpus + gpus, instances: sum.instances + instances }), NONE);
+    const names = this.lowerCaseNames(term.key as CountedKey, counts);
+    const [value = ""] = term.values;
+    // A name is looked up; only a pattern is compared with thousands of them.
+    if (term.values.length === 1 && !value.includes("*")) return names.get(value) ?? NONE;
+    let [gpus, instances] = [0, 0];
+    for (const [name, count] of names) {
+      if (!term.values.some((each) => matchesPattern(name, each))) continue;
+      gpus += count.gpus;
+      instances += count.instances;
+    }
+    return { gpus, instances };
+  }
+
+  private lowerCaseNames(key: CountedKey, counts: Counts): Counts {
+    let names = this.lowerCase.get(key);
+    if (names) return names;
+    this.lowerCase.set(key, (names = new Map()));
+    for (const [name, { gpus, instances }] of counts) {
+      const same = names.get(name.toLowerCase());
+      names.set(name.toLowerCase(), { gpus: gpus + (same?.gpus ?? 0), instances: instances + (same?.instances ?? 0) });
+    }
+    return names;
   }
 }
 

@@ -111,7 +111,7 @@ export function processName({ command, name, hidden, pid, pid_is_made }: Process
 }
 
 export function processMemory({ gpu_memory_bytes }: Process): string {
-  return gpu_memory_bytes === null ? UNKNOWN : `${gibibytes(gpu_memory_bytes / MIB)} G`;
+  return gpu_memory_bytes === null ? UNKNOWN : `${gibibytes(gpu_memory_bytes / MIB)} GiB`;
 }
 
 export function startText({ started_at }: Process, now: number): string {

@@ -15,7 +15,7 @@ export const OUTCOME: Record<CollectorRun["outcome"], string> = {
 };
 
 export function formatBytes(value: number | null): string {
-  return value === null ? UNKNOWN : `${gibibytes(value / MIB)} G`;
+  return value === null ? UNKNOWN : `${gibibytes(value / MIB)} GiB`;
 }
 
 /** "0–2, 7". */

@@ -23,6 +23,11 @@ export function gibibytes(mebibytes: number | null): string {
   return gib >= 10 ? gib.toFixed(0) : String(Number(gib.toFixed(1)));
 }
 
+/** The size that a card is sold with, "48 GB"; its memory if that is not known, "45 GiB". */
+export function cardSize(gigabytes: number | null, mebibytes: number | null): string {
+  return gigabytes === null ? `${gibibytes(mebibytes)} GiB` : `${gigabytes} GB`;
+}
+
 /** A duration in one or two units: "4 s", "38 min", "9 h 12", "1 h", "3 d". */
 export function duration(seconds: number): string {
   return formatDuration(seconds, "min");

@@ -9,7 +9,7 @@ import type { FreeNode } from "../state/freeGpus";
 import type { IdleHolding } from "../state/idleHoldings";
 import type { Density } from "../state/layout.svelte";
 import { loadStep } from "../state/totals";
-import { UNKNOWN, duration, gibibytes, plural, shortDuration, shortModel } from "./format";
+import { UNKNOWN, cardSize, duration, gibibytes, plural, shortDuration, shortModel } from "./format";
 import { matchCount } from "./search";
 
 export const SORT_LABELS: Record<Sort, string> = {
@@ -59,14 +59,15 @@ export function gridCellText({ info, figures }: Gpu, now: number): CellText {
   const [busy, used] = figures;
   const users = verdict.users ?? [];
   const who = holderName(verdict);
+  const [size, unit] = cardSize(info.nominal_gigabytes, total).split(" ");
   const showsSize = state === "free" && total !== null;
   const showsLoad = (state === "busy" || state === "ghost") && busy !== null;
   return {
     who,
     more: users.slice(1),
     below: textBelow(verdict, used, total, now),
-    figure: showsSize ? gibibytes(total) : showsLoad ? String(busy) : "",
-    unit: showsSize ? " G" : showsLoad ? "%" : "",
+    figure: showsSize ? (size ?? "") : showsLoad ? String(busy) : "",
+    unit: showsSize ? ` ${unit}` : showsLoad ? "%" : "",
   };
 }
 
@@ -90,7 +91,7 @@ function textBelow(verdict: VerdictPayload, used: number | null, total: number |
     case "broken":
       return verdict.reason ?? "";
     default:
-      return used === null && total === null ? "" : `${gibibytes(used)}/${gibibytes(total)} G`;
+      return used === null && total === null ? "" : `${gibibytes(used)}/${gibibytes(total)} GiB`;
   }
 }
 
@@ -198,8 +199,8 @@ export function gpuList(gpus: readonly Gpu[]): string {
   return `GPU ${gpus.map((gpu) => gpu.info.index).join(", ")}`;
 }
 
-export function freeText({ gpus, mebibytes, since }: FreeNode, now: number): string {
-  return `${shortModel(gpus[0]?.info.name ?? null)} · ${gibibytes(mebibytes)} GiB · free ${duration(now - since)}`;
+export function freeText({ gpus, gigabytes, mebibytes, since }: FreeNode, now: number): string {
+  return `${shortModel(gpus[0]?.info.name ?? null)} · ${cardSize(gigabytes, mebibytes)} · free ${duration(now - since)}`;
 }
 
 /** Of the free MIG instances of a GPU. */

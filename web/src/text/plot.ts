@@ -51,7 +51,7 @@ function lineKey(index: number, withSiblings: boolean, hasData: boolean, isMig: 
 }
 
 function hasSiblings({ lines }: PlotData): boolean {
-  return lines.lines.some(({ isMain, values }) => !isMain && values.some((value) => value != null));
+  return lines.lines.some(({ kind, values }) => kind === "sibling" && values.some((value) => value != null));
 }
 
 /** "18:04"; "03-12" if the plot shows days. */

@@ -3,6 +3,7 @@
 import type { Summary } from "../feed/types";
 import type { View } from "../state/route";
 import type { Theme } from "../state/theme.svelte";
+import type { Totals } from "../state/totals";
 import { duration, gibibytes, grouped, plural } from "./format";
 import { dateTime, zoneName } from "./time";
 
@@ -68,6 +69,20 @@ export function connectionLostText(ageSeconds: number | null): string {
 export function formatMemory(mebibytes: number): string {
   const tebibytes = mebibytes / 2 ** 20;
   return tebibytes >= 1 ? `${tebibytes.toFixed(1)} TiB` : `${gibibytes(mebibytes)} GiB`;
+}
+
+/** "1,249 of 1,300 report". */
+export function powerCoverage({ gpusWithPower: known, gpusWithoutPower: unknown }: Pick<Totals, "gpusWithPower" | "gpusWithoutPower">): string {
+  return `${grouped(known)} of ${grouped(known + unknown)} report`;
+}
+
+export function powerMeaning(totals: Pick<Totals, "gpusWithPower" | "gpusWithoutPower">): string {
+  return totals.gpusWithoutPower > 0 ? `Total of the GPUs that report it: ${powerCoverage(totals)}` : "Total of all GPUs";
+}
+
+/** What the size of a card means: "cards sold as 48 GB; programs can use 45.0 GiB". */
+export function usableText(gigabytes: number, mebibytes: number | undefined): string {
+  return mebibytes === undefined ? "" : `cards sold as ${gigabytes} GB; programs can use ${(mebibytes / 1024).toFixed(1)} GiB`;
 }
 
 /** "not in use: 11 GPUs, 3 MIG instances". */

@@ -96,7 +96,7 @@ function modelText(name: string | null, instances: number): string {
 }
 
 function memoryText(used: number | null, total: number | null): string {
-  return used === null && total === null ? UNKNOWN : `${gibibytes(used)} / ${gibibytes(total)} G`;
+  return used === null && total === null ? UNKNOWN : `${gibibytes(used)} / ${gibibytes(total)} GiB`;
 }
 
 function figureText(value: number | null, unit: string): string {

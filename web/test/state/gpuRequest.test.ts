@@ -75,8 +75,8 @@ test("node names are quoted for the shell", () => {
 });
 
 test("the run command contains the request", () => {
-  expect(runCommand({ count: 2, gigabytes: 40, model: "", sameNode: true })).toBe("CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 2 --min-free 40GiB) ./train.sh");
+  expect(runCommand({ count: 2, gigabytes: 40, model: "", sameNode: true })).toBe("fleet-smi run -n 2 --min-free 40GiB -- ./train.sh");
   expect(runCommand({ count: 1, gigabytes: 0, model: "NVIDIA L4", sameNode: false })).toBe(
-    "CUDA_VISIBLE_DEVICES=$(fleet-smi free --here -n 1 --model 'NVIDIA L4') ./train.sh",
+    "fleet-smi run -n 1 --model 'NVIDIA L4' -- ./train.sh",
   );
 });

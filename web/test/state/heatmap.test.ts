@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { type Square, nextSquare, planHeatmap, squareAt } from "../../src/state/heatmap";
+import { type Square, allGpus, nextSquare, planHeatmap, squareAt } from "../../src/state/heatmap";
 
 describe("the heat map", () => {
   const groups = [{ name: "r1", numbers: [1, 2, 3] }, { name: "r2", numbers: [4] }];
-  const plan = planHeatmap(groups, (number) => (number === 3 ? 12 : 8), 1000, 400);
+  const plan = planHeatmap(groups, (number) => allGpus(number === 3 ? 12 : 8), 1000, 400);
 
   it("has one line per eight GPUs of a node", () => {
     expect(plan.columns.map((column) => column.lines.length)).toEqual([4, 1]);
-    expect(plan.columns[0]?.lines[3]).toEqual({ number: 3, first: 8, count: 4 });
+    expect(plan.columns[0]?.lines[3]).toEqual({ number: 3, gpus: [8, 9, 10, 11], continued: true });
   });
 
   it("finds the square under a point, and none between squares", () => {
@@ -33,16 +33,22 @@ describe("the heat map", () => {
   it("has squares that fill the window, whatever the fleet", () => {
     const racks = (count: number): { name: string; numbers: number[] }[] =>
       Array.from({ length: count }, (_, rack) => ({ name: `r${rack}`, numbers: Array.from({ length: 16 }, (_, at) => 16 * rack + at) }));
-    const few = planHeatmap(racks(1), () => 8, 1072, 700);
+    const few = planHeatmap(racks(1), () => allGpus(8), 1072, 700);
     expect(few.pitch).toBeGreaterThan(40);
-    for (const plan of [few, planHeatmap(racks(20), () => 8, 1072, 700), planHeatmap(racks(313), () => 8, 1072, 720)]) {
+    for (const plan of [few, planHeatmap(racks(20), () => allGpus(8), 1072, 700), planHeatmap(racks(313), () => allGpus(8), 1072, 720)]) {
       expect(plan.height).toBeLessThanOrEqual(720);
       expect(Math.max(...plan.columns.map(({ left, squares }) => left + squares * plan.pitch))).toBeLessThanOrEqual(1072);
     }
   });
 
+  it("has only the GPUs of a user in their group", () => {
+    const byUser = planHeatmap([{ name: "alice", numbers: [1, 2] }, { name: "bob", numbers: [2] }], (number, user) => (user === "bob" ? [1, 7] : number === 1 ? [0, 3] : []), 1000, 400);
+    expect(byUser.columns.map(({ name, lines }) => [name, lines.map(({ number, gpus }) => [number, gpus])])).toEqual([["alice", [[1, [0, 3]]]], ["bob", [[2, [1, 7]]]]]);
+    expect(byUser.columns[0]?.squares).toBe(2);
+  });
+
   it("splits long groups into columns, and scrolls where even the smallest squares do not fit", () => {
-    const many = planHeatmap([{ name: null, numbers: [...Array(50_000).keys()] }], () => 8, 1400, 700);
+    const many = planHeatmap([{ name: null, numbers: [...Array(50_000).keys()] }], () => allGpus(8), 1400, 700);
     expect(Math.max(...many.columns.map((column) => column.lines.length))).toBeLessThan(240);
     expect(many.columns.filter((column) => !column.continued)).toHaveLength(1);
     expect(many.height).toBeGreaterThan(700);

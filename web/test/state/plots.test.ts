@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
-import { gpuPlots } from "../../src/state/plots";
-import { GIB, SERIES, SPAN, gpu, node } from "../details";
+import { gpuPlots, nodePlots } from "../../src/state/plots";
+import { GIB, SERIES, SPAN, figure, gpu, node } from "../details";
 
 it("the selected GPU is the main line", () => {
   const { busy } = gpuPlots(node([gpu(0), gpu(1, { busy_percent: 8 })]), SERIES, SPAN, "GPU-1");
-  expect(busy.lines.lines.map(({ name, isMain }) => [name, isMain])).toEqual([["GPU 0", false], ["GPU 1", true]]);
+  expect(busy.lines.lines.map(({ name, kind }) => [name, kind])).toEqual([["GPU 0", "sibling"], ["GPU 1", "main"]]);
   expect([busy.now, busy.lines.from, busy.lines.to, busy.lines.max]).toEqual([8, 1000, 1030, 100]);
 });
 
@@ -29,4 +29,16 @@ it("the main line has a band from minimum to maximum", () => {
   const memoryFigure = { minimum: [0, 2 ** 30], mean: [2 ** 30, 2 ** 31], maximum: [2 ** 31, 2 ** 32] };
   const { memory } = gpuPlots(node([gpu(0)]), { start: 1000, grain_seconds: 10, node: {}, gpus: { "GPU-0": { memory_used_bytes: memoryFigure } } }, SPAN, "GPU-0");
   expect([memory.lines.low, memory.figures, memory.lines.high]).toEqual([[0, 1], [1, 2], [2, 4]]);
+});
+
+it("a GPU of another node is a line of its own, at the times of this one", () => {
+  // Its grain is coarser and it begins later: 1010 is the second of the three times.
+  const series = { start: 1010, grain_seconds: 20, node: { cpu_percent: figure(55) }, gpus: { "GPU-9": { busy_percent: figure(70), power_watts: figure(900) } } };
+  const compared = { uuid: "GPU-9", index: 4, node: "gpu02", series };
+  const { busy, power, memory } = gpuPlots(node([gpu(0)]), SERIES, SPAN, "GPU-0", compared);
+  expect(busy.lines.lines.at(-1)).toEqual({ name: "gpu02 GPU 4", values: [null, 70, 70], kind: "other" });
+  expect(power.lines.max).toBe(1000);
+  expect(memory.lines.lines).toHaveLength(1);
+  const { cpu } = nodePlots(node([gpu(0)]), SERIES, SPAN, compared);
+  expect(cpu.lines.lines.map(({ name, kind }) => [name, kind])).toEqual([["gpu01", "main"], ["gpu02", "other"]]);
 });

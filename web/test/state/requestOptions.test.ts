@@ -8,8 +8,9 @@ test("sizes and models are those of the fleet, MIG profiles are listed by themse
   const divided = { ...gpu(1, "busy"), name: "NVIDIA A100-SXM4-40GB", nominal_gigabytes: 40 };
   divided.instances = [{ uuid: "MIG-1", profile: "1g.5gb", memory_total_mebibytes: 4864, nominal_gigabytes: 5, verdict: divided.verdict }];
   const unknown = { ...sizedGpu(2, "free", null), name: null, nominal_gigabytes: null };
-  const { sizes, models } = requestOptions(fleetOf({ a: [small, divided], b: [sizedGpu(0, "busy", 81_559), unknown] }));
+  const { sizes, usable, models } = requestOptions(fleetOf({ a: [small, divided], b: [sizedGpu(0, "busy", 81_559), unknown] }));
   expect(sizes).toEqual([24, 80]);
+  expect(usable.get(24)).toBe(24_564);
   expect(models).toEqual([
     { name: "NVIDIA A100-SXM4-40GB 1g.5gb", label: "A100-SXM4-40GB, MIG 1g.5gb" },
     { name: "NVIDIA H100", label: "H100" },

@@ -7,7 +7,7 @@ const NOW = 1000 + 41 * 60 + 2 * 3600;
 
 describe("the card", () => {
   const process: Process = {
-    pid: 7, pid_is_made: false, kind: "compute", gpu_memory_bytes: 1, user: "mei", name: "python", command: null,
+    pid: 7, pid_is_made: false, parent_pid: null, kind: "compute", gpu_memory_bytes: 1, user: "mei", name: "python", command: null,
     started_at: null, busy_percent: null, container: null, slurm_job: null, condition: null, hidden: false,
     uid: null, group: null, cpu_percent: null, host_memory_bytes: null, pod: null,
   };

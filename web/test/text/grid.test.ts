@@ -11,12 +11,12 @@ const NOW = 1000 + 41 * 60 + 2 * 3600;
 describe("the texts of a cell", () => {
   it("show the user, the number of other users, and the load", () => {
     expect(gridCellText(singleGpu({}, { users: ["priya", "omar", "mei"] }), NOW)).toEqual({
-      who: "priya", more: ["omar", "mei"], below: "73/80 G", figure: "97", unit: "%",
+      who: "priya", more: ["omar", "mei"], below: "73/80 GiB", figure: "97", unit: "%",
     });
   });
 
   it("show how long it has been free, and its size", () => {
-    expect(gridCellText(singleGpu({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " G" });
+    expect(gridCellText(singleGpu({}, { state: "free", users: [] }), NOW)).toMatchObject({ who: "free", below: "for 2 h 41", figure: "80", unit: " GB" });
   });
 
   it("show how long a held GPU has been idle", () => {

@@ -13,7 +13,7 @@ it("every column has a text for every GPU, and unknown is not zero", () => {
   const broken = GPUS[3];
   if (!broken) throw new Error("no such GPU");
   for (const gpu of GPUS) for (const { key } of COLUMNS) if (isSortable(key)) expect(typeof tableCellText(key, gpu, REPORTED_AT)).toBe("string");
-  expect([tableCellText("who", broken, 0), tableCellText("why", broken, 0), tableCellText("memory", broken, 0)]).toEqual(["—", "lost", "0 / 80 G"]);
+  expect([tableCellText("who", broken, 0), tableCellText("why", broken, 0), tableCellText("memory", broken, 0)]).toEqual(["—", "lost", "0 / 80 GiB"]);
 });
 
 it("a column is as wide as its content, within limits", () => {

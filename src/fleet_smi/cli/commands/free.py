@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if offer.unmet is not None:
         fleet_source.require_answer(fleet)
         failures = [] if local is None else [text for node in local.nodes for text in node.failures]
-        raise Unmet("; ".join([offer.unmet, *failures]))
+        raise Unmet("; ".join([offer.unmet, *_expectation(offer), *failures]))
     return 0
 
 
@@ -123,6 +123,16 @@ def _find_offer(
 
     view = fleet.view()
     return find_offer(view, request, fleet.thresholds), view if fleet.is_local else None
+
+
+def _expectation(offer: "Offer | BriefOffer") -> list[str]:
+    """Say when it can probably be met, where the hub knows that."""
+    if offer.expected is None:
+        return []
+    from fleet_smi.terminal.view.expected import format_expected
+
+    text = format_expected(offer.expected, offer.taken_at)
+    return [text] if text else []
 
 
 def _devices(

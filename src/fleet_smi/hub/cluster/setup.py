@@ -60,6 +60,11 @@ class ClusterSetup:
         """The shared database of nodes, tokens and users."""
         return self._state.engine
 
+    @property
+    def leadership(self) -> Leadership:
+        """Which hub does what is to be done once for all."""
+        return self._leadership
+
     def create_node_store(self) -> SharedNodeStore:
         """Create the node store, which writes what this hub owns."""
         return SharedNodeStore(self._state, self._ownership, self._hub_id)

@@ -30,6 +30,7 @@ class _Stat(NamedTuple):
 
     name: bytes
     state: str
+    parent: int
     ticks: int
     started: int
     pages: int
@@ -127,6 +128,7 @@ class ProcessReader:
             "name": stat.name,
             "command": own.command,
             "state": stat.state,
+            "parent": stat.parent,
             "started_at": booted_at + stat.started / _TICKS if booted_at is not None else None,
             "cpu_percent": load,
             "memory": stat.pages * _PAGE,
@@ -147,6 +149,7 @@ def _stat(data: bytes) -> _Stat | None:
         return _Stat(
             name=data[start + 1 : end],
             state=fields[0].decode("ascii", "replace"),
+            parent=parse_count(fields[1]),
             ticks=parse_count(fields[11]) + parse_count(fields[12]),
             started=parse_count(fields[19]),
             pages=parse_count(fields[21]),

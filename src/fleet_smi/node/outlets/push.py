@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from fleet_smi.client.connection import HubConnection
+from fleet_smi.config.settings import AgentSettings
 from fleet_smi.errors import (
     DeliveryError,
     NeedsFullReport,
@@ -23,6 +24,8 @@ from fleet_smi.node.compact_base import CompactBase
 from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.failover_session import FailoverSession
 from fleet_smi.node.hub_session import HubSession
+from fleet_smi.node.local_requests import RequestForwarder
+from fleet_smi.node.local_socket import LocalSocket
 from fleet_smi.node.outlets import OutletOptions
 from fleet_smi.node.retry import backoff_seconds
 from fleet_smi.node.spool import Spool
@@ -42,9 +45,16 @@ class PushOutlet:
 
     name = "push"
 
-    def __init__(self, session: HubSession | FailoverSession, buffer: ReportBuffer) -> None:
+    def __init__(
+        self,
+        session: HubSession | FailoverSession,
+        buffer: ReportBuffer,
+        local_socket: LocalSocket | None = None,
+    ) -> None:
+        """Create it; on `local_socket` users of this machine ask the hub for GPUs."""
         self.requested_interval_seconds: float | None = None
         self._session = session
+        self._local_socket = local_socket
         self._buffer = buffer
         self._latest: Snapshot | None = None
         self._hub_run: str | None = None
@@ -66,6 +76,8 @@ class PushOutlet:
         if self._sender is None:
             self._sender = threading.Thread(target=self._send_loop, name="push", daemon=True)
             self._sender.start()
+            if self._local_socket is not None:
+                self._local_socket.start()
 
     def deliver(self, snapshot: Snapshot) -> None:
         """Send the snapshot now, after all that is buffered."""
@@ -81,6 +93,8 @@ class PushOutlet:
         self._closing.set()
         self._wake.set()
         self._session.close()
+        if self._local_socket is not None:
+            self._local_socket.close()
         if self._sender is not None:
             self._sender.join(_CLOSE_TIMEOUT_SECONDS)
         with self._lock:
@@ -254,4 +268,13 @@ def create_outlet(hub: str, options: OutletOptions) -> PushOutlet:
     else:
         connection = HubConnection(hub, fingerprint=settings.fingerprint)
         session = HubSession(connection, credentials, join_token)
-    return PushOutlet(session, ReportBuffer(Spool(f"{settings.state}/spool", settings.spool)))
+    buffer = ReportBuffer(Spool(f"{settings.state}/spool", settings.spool))
+    return PushOutlet(session, buffer, _local_socket(settings, session))
+
+
+def _local_socket(
+    settings: AgentSettings, session: HubSession | FailoverSession
+) -> LocalSocket | None:
+    if settings.socket in (None, "off"):
+        return None
+    return LocalSocket(settings.socket, RequestForwarder(session.open_connection))

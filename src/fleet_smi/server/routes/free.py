@@ -1,7 +1,8 @@
 """`/api/v1/free` and `/api/v1/offers`: which GPUs to take, best first, and why not the others."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.candidates import GpuRequest, make_candidate, name_device
 from fleet_smi.model.fleet import JudgedGpu
 from fleet_smi.model.node_names import make_names_unique
+from fleet_smi.model.queue.estimate import Expected
 from fleet_smi.model.select import BriefOffer, Choice, Offer, choose_devices
 from fleet_smi.model.snapshot import Vendor
 from fleet_smi.model.units import parse_memory
@@ -19,7 +21,12 @@ from fleet_smi.model.views import FleetParts, NodeParts, summarize_parts
 from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.endpoint import Endpoint, RequestContext, unset_to_none
 from fleet_smi.server.history_requests import MomentText, is_live, parts_at
-from fleet_smi.server.response_cache import cached_json_response
+from fleet_smi.server.offered_gpus import hide_offered
+from fleet_smi.server.response_cache import (
+    cached_json_response,
+    compress_body,
+    encoded_json_response,
+)
 from fleet_smi.server.single_flight import iterate_cooperatively
 from fleet_smi.wire.json import to_json
 
@@ -62,7 +69,7 @@ async def free(context: RequestContext) -> Response:
         return await run_in_query_thread(lambda: to_json(_full_offer(context, *chosen)))
 
     context.query.request()  # an invalid one is an error before anything is computed
-    return await cached_json_response(context, encode)
+    return await _offer_response(context, encode)
 
 
 async def offers(context: RequestContext) -> Response:
@@ -75,20 +82,45 @@ async def offers(context: RequestContext) -> Response:
         return await run_in_query_thread(lambda: to_json(_brief_offer(context, *chosen)))
 
     context.query.request()
+    return await _offer_response(context, encode)
+
+
+class _Chosen(NamedTuple):
+    """The fleet, what was chosen of it, and when an unmet request can be expected to be met."""
+
+    fleet: FleetParts
+    choice: Choice
+    expected: Expected | None = None
+
+
+async def _offer_response(
+    context: RequestContext, encode: Callable[[], Awaitable[bytes]]
+) -> Response:
+    if context.query.at is UNSET and context.services.queue.offered_to():
+        # What is free now depends on who asks, and changes without the fleet.
+        headers = {"Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
+        return await encoded_json_response(context, await compress_body(await encode()), headers)
     return await cached_json_response(context, encode)
 
 
-async def _choose(context: RequestContext, fleet: FleetParts) -> tuple[FleetParts, Choice]:
+async def _choose(context: RequestContext, fleet: FleetParts) -> _Chosen:
     query: FreeQuery = context.query
     request, thresholds = query.request(), context.hub.fleet.thresholds
+    queue, nodes = context.services.queue, fleet.nodes
+    if query.at is UNSET:
+        person = None if context.identity is None else context.identity.person
+        nodes = tuple(hide_offered(nodes, queue, person))
     # Tens of thousands of GPUs take a moment to compare: not on the event loop.
     choice = await run_in_query_thread(
-        lambda: choose_devices(fleet.nodes, request, thresholds, explain=query.why)
+        lambda: choose_devices(nodes, request, thresholds, explain=query.why)
     )
-    return fleet, choice
+    expected = None
+    if choice.unmet is not None and query.at is UNSET:
+        expected = await queue.expect(request, fleet.nodes)
+    return _Chosen(fleet, choice, expected)
 
 
-async def _choose_quickly(context: RequestContext) -> tuple[FleetParts, Choice] | None:
+async def _choose_quickly(context: RequestContext) -> _Chosen | None:
     """Choose among the GPUs that are free now; `None` if the others have to be looked at, too."""
     query: FreeQuery = context.query
     if query.why or query.policy != "free" or not is_live(context, query.at):
@@ -97,7 +129,7 @@ async def _choose_quickly(context: RequestContext) -> tuple[FleetParts, Choice] 
     fleet = await context.services.cache.get_or_compute("offer_parts", build)
     chosen = await _choose(context, fleet)
     # Why a request cannot be met depends on the others.
-    return chosen if chosen[1].unmet is None else None
+    return chosen if chosen.choice.unmet is None else None
 
 
 async def _collect_offer_parts(hub: Hub, backpressure: Backpressure) -> FleetParts:
@@ -111,7 +143,9 @@ async def _collect_offer_parts(hub: Hub, backpressure: Backpressure) -> FleetPar
     return FleetParts(taken_at=now, summary=summarize_parts(nodes), nodes=tuple(nodes))
 
 
-def _full_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> Offer:
+def _full_offer(
+    context: RequestContext, fleet: FleetParts, choice: Choice, expected: Expected | None
+) -> Offer:
     names = _unique_names(fleet)
     # Views only of the nodes that have an offered GPU.
     needed = {one.node.node_id for one in choice.offered}
@@ -133,10 +167,13 @@ def _full_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> O
         refused=choice.refused,
         unmet=choice.unmet,
         reason=choice.reason,
+        expected=expected,
     )
 
 
-def _brief_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> BriefOffer:
+def _brief_offer(
+    context: RequestContext, fleet: FleetParts, choice: Choice, expected: Expected | None
+) -> BriefOffer:
     names, explain = _unique_names(fleet), context.query.why
     offered = [name_device(one, names[one.node.node_id], explain=explain) for one in choice.offered]
     return BriefOffer(
@@ -147,6 +184,7 @@ def _brief_offer(context: RequestContext, fleet: FleetParts, choice: Choice) -> 
         refused=choice.refused,
         unmet=choice.unmet,
         reason=choice.reason,
+        expected=expected,
     )
 
 

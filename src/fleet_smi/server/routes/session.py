@@ -3,24 +3,16 @@
 from msgspec import Struct
 from starlette.responses import Response
 
-from fleet_smi.hub.credentials import Role
+from fleet_smi.model.accounts import SessionInfo
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
 from fleet_smi.server.http_error import HttpError
 
 
-class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PasswordLogin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The credentials of a user of this hub."""
 
     name: str
     password: str
-
-
-class SessionInfo(Struct, frozen=True, kw_only=True):
-    """The identity of the sender, and the way it was authenticated."""
-
-    name: str
-    role: Role
-    how: str
 
 
 async def get_session(context: RequestContext) -> Response:
@@ -28,13 +20,18 @@ async def get_session(context: RequestContext) -> Response:
     identity = context.identity
     if identity is None:
         raise ApiError(HttpError(401, "unauthenticated", "authentication required"))
-    info = SessionInfo(name=identity.name, role=identity.role, how=identity.auth_method)
+    info = SessionInfo(
+        name=identity.name,
+        role=identity.role,
+        how=identity.auth_method,
+        person=identity.person,
+    )
     return json_response(info)
 
 
 async def login(context: RequestContext) -> Response:
     """Log in: set the session cookie if name and password are right."""
-    credentials: Login = context.body
+    credentials: PasswordLogin = context.body
     cookie = await context.services.access.login(
         context.request.scope["headers"], context.peer, credentials.name, credentials.password
     )
@@ -70,7 +67,7 @@ ENDPOINTS = (
         summary="Log in with a password",
         required_action=None,
         handler=login,
-        body=Login,
+        body=PasswordLogin,
         status=204,
         extra_statuses=(401, 403, 429),
     ),

@@ -13,12 +13,16 @@ from fleet_smi.server.http_error import HttpError
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The role of a token and its lifetime ("7d"; without one it is valid until revoked)."""
+    """The role of a token and its lifetime ("7d"; without one it is valid until revoked).
+
+    With a `person` it is a personal token: what is done with it, they have done.
+    """
 
     role: Literal["viewer", "admin", "join"]
     note: Annotated[str, Meta(max_length=128)] = ""
     expires: Annotated[str, Meta(max_length=16)] | None = None
     uses: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    person: Annotated[str, Meta(max_length=128)] | None = None
 
 
 class TokenMade(Struct, frozen=True, kw_only=True):
@@ -52,6 +56,7 @@ async def create_token(context: RequestContext) -> Response:
         request.note,
         lifetime_seconds=None if request.expires is None else parse_duration(request.expires),
         max_uses=request.uses,
+        person=request.person,
     )
     return json_response(TokenMade(id=issued.id, token=issued.secret))
 

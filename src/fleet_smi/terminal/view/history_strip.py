@@ -61,8 +61,25 @@ def render(
 
     `end_view` is the fleet at the time at which the strips end.
     """
-    page = _Page(strips, end_view, columns, now, local)
-    return "".join(paint.line(line, columns) + "\n" for line in page.lines())
+    lines = strip_lines(strips, end_view, columns, now=now, local=local)
+    return "".join(paint.line(line, columns) + "\n" for line in lines)
+
+
+def strip_lines(
+    strips: Strips,
+    end_view: FleetView,
+    columns: int,
+    *,
+    now: float,
+    local: ToLocalTime = to_local_time,
+) -> Iterator[_Line]:
+    """Yield the lines of that screen as spans."""
+    return _Page(strips, end_view, columns, now, local).lines()
+
+
+def strip_offset(columns: int) -> int:
+    """Return the column of the screen in which the strips begin."""
+    return _label_width(_side_widths(columns)[0])
 
 
 def _side_widths(columns: int) -> tuple[int, int]:

@@ -203,7 +203,7 @@ def _detail_renderers(
     if page.processes:
         from fleet_smi.terminal.view import process_lines
 
-        widths = process_lines.node_process_columns(node)
+        widths = process_lines.node_process_columns(node, page.columns)
         renderers.append(lambda device: process_lines.device_process_lines(device, node, widths))
     return renderers
 

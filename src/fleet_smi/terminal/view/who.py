@@ -46,12 +46,24 @@ def render(
     With `user`, `view` must be of this user alone: the screen then lists each GPU and process.
     `historical` puts it in the past tense.
     """
+    lines = who_lines(view, columns, user=user, historical=historical, local=local)
+    return "".join(paint.line(line, columns) + "\n" for line in lines)
+
+
+def who_lines(
+    view: PeopleView,
+    columns: int,
+    *,
+    user: str | None = None,
+    historical: bool = False,
+    local: ToLocalTime = to_local_time,
+) -> list[_Line]:
+    """Return the lines of that screen as spans."""
     if user is None:
         lines = _all_users(view, columns, local, past=historical)
     else:
-        lines = _one_user(view, user, local, past=historical)
-    lines = [*lines, *_failures(view, columns), *_silent(view.silent)]
-    return "".join(paint.line(line, columns) + "\n" for line in lines)
+        lines = _one_user(view, user, columns, local, past=historical)
+    return [*lines, *_failures(view, columns), *_silent(view.silent)]
 
 
 def _failures(view: PeopleView, columns: int) -> Iterator[_Line]:
@@ -125,10 +137,12 @@ def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
     )
 
 
-def _one_user(view: PeopleView, user: str, local: ToLocalTime, *, past: bool) -> list[_Line]:
+def _one_user(
+    view: PeopleView, user: str, columns: int, local: ToLocalTime, *, past: bool
+) -> list[_Line]:
     # A view of one user has at most that one person.
     for person in view.people:
-        return [_title(person, view.taken_at, local), *_details(view.holdings)]
+        return [_title(person, view.taken_at, local), *_details(view.holdings, columns)]
     return [[(_nothing_held(view, user, "no GPU", past=past), None)]]
 
 
@@ -153,7 +167,7 @@ def _title(person: Person, now: float, local: ToLocalTime) -> _Line:
     return [(person.user, "title"), *((SEPARATOR + part, None) for part in parts if part)]
 
 
-def _details(holdings: Sequence[Holding]) -> Iterator[_Line]:
+def _details(holdings: Sequence[Holding], columns: int) -> Iterator[_Line]:
     labels = [f"{holding.node.name}:{holding.gpu.index}" for holding in holdings]
     label_width = max(map(display_width, labels))
     cells = [
@@ -173,7 +187,7 @@ def _details(holdings: Sequence[Holding]) -> Iterator[_Line]:
             (align_right(memory.used, used_width) + total + _GAP + model + _GAP, None),
             (idle, "held"),
         ]
-        yield from process_lines.process_list_lines(holding.processes, holding.node)
+        yield from process_lines.process_list_lines(holding.processes, holding.node, columns)
 
 
 def _silent(names: Sequence[str]) -> list[_Line]:

@@ -54,6 +54,7 @@ def _known(facts: dict[str, str], stat: dict[str, Any], booted_at: float | None)
     return {
         "name": _bytes(stat["name"]),
         "state": stat["state"],
+        "parent": stat["parent"],
         "command": _bytes(command),
         "cgroup": facts.get("cgroup"),
         "group": None,
@@ -74,7 +75,7 @@ def _stat(text: str, pid: int) -> dict[str, Any] | None:
     started = _number(fields[19]) if len(fields) > 19 else None
     if _number(number) != pid or started is None:
         return None
-    return {"name": name, "state": fields[0], "started": started}
+    return {"name": name, "state": fields[0], "parent": _number(fields[1]), "started": started}
 
 
 def _users(text: str) -> dict[int, str]:

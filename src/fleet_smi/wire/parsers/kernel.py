@@ -76,6 +76,7 @@ def process_from_procfs(pid: int, facts: dict[str, Any]) -> Process:
     cgroup = facts["cgroup"] or ""
     return Process(
         pid=pid,
+        parent_pid=facts["parent"],
         kind="compute",
         user=sanitize_text(facts["user"], 64) if facts["user"] else None,
         uid=facts["uid"],

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from fleet_smi.model.fleet import STATES, FleetView, NodeView
+from fleet_smi.model.fleet import STATES, FleetView, JudgedDevice, NodeView
 from fleet_smi.model.units import pluralize
 from fleet_smi.wire.static_page.formatting import PageClock
 from fleet_smi.wire.static_page.glyphs import glyph, legend, svg_symbols
@@ -41,7 +41,9 @@ def render_page(
         element("main", _free(view, clock), _nodes(view, clock)),
         _foot(downloads, colour_key),
     )
-    title = f"{view.summary.free} free of {pluralize(view.summary.gpus, 'GPU')}"
+    summary = view.summary
+    parts = f", {_free_parts(summary.free_instances)}" if summary.free_instances else ""
+    title = f"{summary.free} free of {pluralize(summary.gpus, 'GPU')}{parts}"
     head = page_head(title, style, refresh_seconds=REFRESH_SECONDS)
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
 
@@ -53,6 +55,7 @@ def _top(view: FleetView, clock: PageClock, interval_seconds: float | None) -> H
             glyph(state),
             element("b", str(getattr(view.summary, state))),
             f" {state}",
+            _count_of_parts(view) if state == "free" else None,
             class_=f"is-{state}",
         )
         for state in STATES
@@ -65,6 +68,17 @@ def _top(view: FleetView, clock: PageClock, interval_seconds: float | None) -> H
         element("p", *_status_line(view, clock, interval_seconds), class_="made"),
         class_="top",
     )
+
+
+def _count_of_parts(view: FleetView) -> Html | None:
+    count = view.summary.free_instances
+    if not count:
+        return None
+    return element("span", f" +{count} MIG")
+
+
+def _free_parts(count: int) -> str:
+    return pluralize(count, "free MIG instance")
 
 
 def _status_line(
@@ -89,24 +103,47 @@ def _banner(error: str | None) -> Html | None:
 
 def _free(view: FleetView, clock: PageClock) -> Html:
     """Return the free GPUs of every node; they come first on the page."""
-    entries = (_free_on_node(node, number, clock) for number, node in enumerate(view.nodes))
-    shown = tuple(entry for entry in entries if entry is not None)
+    nodes = tuple(enumerate(view.nodes))
+    gpus = [entry for number, node in nodes for entry in _free_gpus(node, number, clock)]
+    parts = [entry for number, node in nodes for entry in _free_instances(node, number, clock)]
+    shown = (*gpus, *parts)
     listed = element("ul", *shown) if shown else element("p", "No GPU is known to be free.")
     return element("section", element("h2", "Free now"), listed, class_="free-now")
 
 
-def _free_on_node(node: NodeView, number: int, clock: PageClock) -> Html | None:
-    free = [gpu for gpu in node.gpus if gpu.verdict.state == "free"]
-    if not free:
-        return None
-    indices = ", ".join(str(gpu.index) for gpu in free)
-    shortest = clock.format_age(max(gpu.verdict.since for gpu in free))
-    models = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in free))
+def _free_gpus(node: NodeView, number: int, clock: PageClock) -> Iterator[Html]:
+    """Yield the whole GPUs of a node that are free, as one entry."""
+    free = [gpu for gpu in node.gpus if gpu.verdict.state == "free" and not gpu.instances]
+    if free:
+        indices = ", ".join(str(gpu.index) for gpu in free)
+        models = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in free))
+        yield _free_entry(node, number, f"GPU {indices}", models, free, clock)
+
+
+def _free_instances(node: NodeView, number: int, clock: PageClock) -> Iterator[Html]:
+    """Yield each GPU of a node that has free MIG instances."""
+    for gpu in node.gpus:
+        free = [part for part in gpu.instances if part.verdict.state == "free"]
+        if free:
+            profiles = ", ".join(part.profile or "instance" for part in free)
+            where = f"GPU {gpu.index}, MIG {profiles}"
+            yield _free_entry(node, number, where, gpu.name or "GPU", free, clock)
+
+
+def _free_entry(
+    node: NodeView,
+    number: int,
+    where: str,
+    models: str,
+    free: Sequence[JudgedDevice],
+    clock: PageClock,
+) -> Html:
+    shortest = clock.format_age(max(device.verdict.since for device in free))
     link = element(
         "a",
         glyph("free"),
         element("b", str(len(free)), class_="how-many"),
-        element("span", element("b", node.name), f" GPU {indices}", class_="where"),
+        element("span", element("b", node.name), f" {where}", class_="where"),
         element("span", f"{models} · for {shortest}", class_="what"),
         href=f"#{_anchor(number)}",
     )

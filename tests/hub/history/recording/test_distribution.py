@@ -8,7 +8,7 @@ from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import GIB, MIB
 from tests.builders import NOON, gpu, instance, process, snapshot
 from tests.hub.history.in_memory_history import RecordedFleet
-from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode
+from tests.hub.history.reporting_node import FIRST_GPU, NODE_ID, ReportingNode, busy_gpu
 from tests.hub.history.scripted_reports import approx_sum
 
 DISPLAY = process(
@@ -84,3 +84,19 @@ def test_a_gpu_whose_processes_come_and_go_is_charged_to_nobody_in_between(
     assert kept.gpu_seconds(user="alice") == approx_sum(120.0)
     assert kept.gpu_seconds(user=NO_USER) == approx_sum(150.0)
     assert {one.holder.user for one in kept.occupancies()} == {"alice"}
+
+
+def test_the_idle_window_before_a_gpu_is_called_held_is_idle_time() -> None:
+    story = ReportingNode()
+    idle = gpu(processes=(process(1), process(2, user="bob")), busy_percent=0.0)
+    story.report_every_second(0, 100, busy_gpu(1, user="alice"))
+    story.report_every_second(100, 1200, idle)
+    story.tick(1300)
+    kept = story.stored
+    # The state is as it was shown at the time, but both did nothing from 100 on.
+    (held,) = [one for one in kept.periods(FIRST_GPU) if one.state == "held"]
+    assert held.start - NOON > 600
+    assert sum(row.sums.idle_seconds for row in kept.usage()) == pytest.approx(1100.0, abs=10.0)
+    assert [one.sums.idle_seconds for one in kept.occupancies()] == pytest.approx(
+        [550.0, 550.0], abs=10.0
+    )

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fleet_smi.fleet.fleet import FleetChange
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
 from fleet_smi.model.snapshot import Gpu
+from fleet_smi.model.verdict.thresholds import Thresholds
 from tests.hub.history.in_memory_history import InMemoryHistory, RecordedFleet
 from tests.hub.history.scripted_reports import (
     INTERVAL_SECONDS,
@@ -36,6 +37,9 @@ def apply_all(reports: list[ScriptedReport], watched: RecordedFleet) -> list[Fle
     return changes
 
 
+WINDOW_SECONDS = Thresholds().idle_window_seconds
+
+
 class Truth:
     """The same, one report after the other, with nothing put by."""
 
@@ -46,6 +50,7 @@ class Truth:
         self.joules: dict[str, float] = defaultdict(float)
         self.by_pid: dict[tuple[str, int], float] = defaultdict(float)
         self.states: dict[tuple[str, str], float] = defaultdict(float)
+        self.verdicts: dict[str, int] = defaultdict(int)
         self.observed = 0.0
         ats = [change.at for change in changes]
         for change, at, following in zip(changes, ats, [*ats[1:], float("inf")], strict=True):
@@ -58,6 +63,7 @@ class Truth:
         standing = change.standings[one.uuid]
         state = standing.verdict.state
         self.states[one.uuid, state] += held
+        self.verdicts[one.uuid] += state == "held"
         users = defaultdict(list)
         # Nobody is charged while the use of a GPU has ended and may come back.
         if not standing.has_use_ended and state in ("busy", "held", "ghost"):
@@ -112,8 +118,10 @@ def test_load_and_energy_are_those_of_every_report(reports: list[ScriptedReport]
         assert sum(one.measured_seconds for one in sums) == approx_sum(truth.measured[uuid])
         assert sum(one.busy_seconds for one in sums) == pytest.approx(truth.busy[uuid], abs=1e-3)
         assert sum(one.energy_joules for one in sums) == pytest.approx(truth.joules[uuid], abs=1.0)
-        idle = truth.states[uuid, "held"]
-        assert sum(one.idle_seconds for one in sums) == approx_sum(idle)
+        held, idle = truth.states[uuid, "held"], sum(one.idle_seconds for one in sums)
+        # The idle window before each verdict counts, too.
+        assert held - 0.01 <= idle <= held + truth.verdicts[uuid] * WINDOW_SECONDS + 0.01
+        assert all(one.idle_seconds <= one.gpu_seconds + 0.01 for one in sums)
 
 
 @settings(max_examples=40)

@@ -22,9 +22,12 @@ from tests.builders import gpu, instance, snapshot
 from tests.hub.history.series.samples import buffer_of
 
 BUSY, POWER = gpu_offset(0) + BUSY_INDEX, gpu_offset(0) + POWER_INDEX
-ENERGY, ENCODER, MEMORY_TEMPERATURE = (
+ENERGY, ENCODER, MEMORY_TEMPERATURE, THROTTLED = (
     gpu_offset(0) + GPU_COLUMNS.index(name)
-    for name in ("energy_joules_per_second", "encoder_percent", "memory_temperature_celsius")
+    for name in (
+        *("energy_joules_per_second", "encoder_percent"),
+        *("memory_temperature_celsius", "throttled_percent"),
+    )
 )
 
 
@@ -59,6 +62,18 @@ def test_means_and_counters_of_frequent_reports_are_read_every_15_seconds() -> N
         buffer.add(float(at), report)
     sums = buffer.sums(0.0, 40.0, [ENERGY, ENCODER])
     assert sums == {ENERGY: (2500.0, 25.0), ENCODER: (15 * (0.0 + 15.0) + 10 * 30.0, 40.0)}
+
+
+def test_throttling_is_recorded_as_the_share_of_time_that_it_slowed_the_gpu_down() -> None:
+    buffer = SampleBuffer()
+    # A power cap alone is no slowdown: a card under full load runs at its limit.
+    steps = ((), ("sw_power_cap",), ("sw_power_cap", "sw_thermal_slowdown"), None)
+    for step, reasons in enumerate(steps):
+        report = snapshot(gpu(throttle_reasons=reasons))
+        buffer.set_gpus(device_uuids(report))
+        buffer.add(20.0 * step, report)
+    sums = [buffer.sums(at, at + 20.0, [THROTTLED])[THROTTLED] for at in range(0, 80, 20)]
+    assert sums == [(0.0, 20.0), (0.0, 20.0), (2000.0, 20.0), (0.0, 0)]
 
 
 @pytest.mark.parametrize("first", [None, 50.0])

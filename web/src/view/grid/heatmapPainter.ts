@@ -86,13 +86,13 @@ function isVisible({ plan, top, height }: Scene, column: Column): boolean {
 
 function drawColumn(pixels: Uint32Array, wide: number, tall: number, fleet: Fleet, scene: Scene, column: Column, kit: Kit, ratio: number): void {
   const { pitch } = scene.plan;
-  column.lines.forEach(({ number, first, count }, line) => {
+  column.lines.forEach(({ number, gpus: positions }, line) => {
     const y = Math.round((column.top + line * pitch - scene.top) * ratio);
     const node = fleet.nodes.get(number);
     if (!node || y + kit.size <= 0 || y >= tall) return;
     const gpus = node.gpus;
-    for (let place = 0; place < count; place += 1) {
-      const gpu = gpus[first + place];
+    for (let place = 0; place < positions.length; place += 1) {
+      const gpu = gpus[positions[place] ?? -1];
       if (!gpu) continue;
       const tile = (scene.matches(gpu) ? kit.bright : kit.dim)[gpuTileKind(gpu)];
       copyTile(tile, kit.size, pixels, wide, tall, Math.round((column.left + place * pitch) * ratio), y);
@@ -116,7 +116,7 @@ function drawOutline(pen: CanvasRenderingContext2D, { plan }: Scene, { column, l
   if (!found) return;
   const { pitch } = plan;
   const size = squareSize(plan);
-  const count = found.lines[line]?.count ?? 1;
+  const count = found.lines[line]?.gpus.length ?? 1;
   pen.strokeStyle = ink;
   pen.lineWidth = 1;
   pen.strokeRect(found.left - 1.5, found.top + line * pitch - 1.5, (count - 1) * pitch + size + 3, size + 3);

@@ -1,6 +1,6 @@
 // The texts of the heat map: a caption per group, and the names of nodes and users where the squares are large enough.
 
-import { type Grouping, countFree } from "../../state/arrange";
+import { type Grouping, countFree, countOwned } from "../../state/arrange";
 import type { Fleet, Gpu } from "../../state/fleet";
 import type { Column, HeatmapPlan } from "../../state/heatmap";
 import { holderName, shortGroupHeading } from "../../text/grid";
@@ -24,8 +24,9 @@ export interface Texts {
 /** The name of a group and how many of its GPUs are free, as much of it as fits above the column. */
 export function drawCaption({ pen, fleet, plan, grouping, colours, fontFamily }: Texts, column: Column): void {
   const numbers = [...new Set(column.lines.map((line) => line.number))];
-  const { free } = countFree(fleet, numbers);
-  const first = fleet.nodes.get(numbers[0] ?? -1)?.info.name ?? "";
+  const isOfUser = grouping === "user";
+  const { free } = isOfUser ? countOwned(fleet, { name: column.name, numbers }) : countFree(fleet, numbers);
+  const first = isOfUser ? `${shortGroupHeading(column.name, grouping)} …` : (fleet.nodes.get(numbers[0] ?? -1)?.info.name ?? "");
   const name = column.continued || grouping === "none" ? first : shortGroupHeading(column.name, grouping);
   pen.font = `${plan.captionHeight < 18 ? SMALL_PX : FONT_PX}px ${fontFamily}`;
   const left = column.left - plan.nameWidth;
@@ -45,8 +46,8 @@ export function drawNodeNames({ pen, fleet, plan, colours, fontFamily }: Texts, 
   if (plan.nameWidth === 0) return;
   pen.font = `${FONT_PX}px ${fontFamily}`;
   pen.fillStyle = colours.caption;
-  column.lines.forEach(({ number, first }, line) => {
-    const name = first === 0 ? (fleet.nodes.get(number)?.info.name ?? "") : "";
+  column.lines.forEach(({ number, continued }, line) => {
+    const name = !continued ? (fleet.nodes.get(number)?.info.name ?? "") : "";
     pen.fillText(truncate(pen, name, plan.nameWidth - GAP), column.left - plan.nameWidth, column.top + (line + 0.5) * plan.pitch + FONT_PX / 3);
   });
 }
@@ -56,8 +57,11 @@ export function drawLabels({ pen, fleet, plan, colours, fontFamily, matches }: T
   const { pitch } = plan;
   if (pitch < LABELLED_PITCH) return;
   pen.font = `${FONT_PX}px ${fontFamily}`;
-  column.lines.forEach(({ number, first, count }, line) => {
-    fleet.nodes.get(number)?.gpus.slice(first, first + count).forEach((gpu, place) => {
+  column.lines.forEach(({ number, gpus }, line) => {
+    const node = fleet.nodes.get(number);
+    gpus.forEach((position, place) => {
+      const gpu = node?.gpus[position];
+      if (!gpu) return;
       const { state } = gpu.info.verdict;
       const [x, y] = [column.left + place * pitch + 5, column.top + line * pitch + 15];
       pen.globalAlpha = matches(gpu) ? 1 : 0.25;

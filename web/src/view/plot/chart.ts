@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { type PlotLines, isolatedPoints } from "../../state/series";
+import { type Line, type PlotLines, isolatedPoints } from "../../state/series";
 import { axisTime } from "../../text/plot";
 
 /** Room for the axis labels, in pixels; the band above a plot has the same margin. */
@@ -12,6 +12,7 @@ const HEIGHT = 132;
 const BELOW = 22;
 const FONT_PIXELS = 11;
 const FAINT = 0.4;
+const DASH = [4, 3];
 const EDGE_SHARE = 0.02;
 const MAX_LABEL_LENGTH = 6;
 const BAND_ALPHA = 0.15;
@@ -39,7 +40,8 @@ interface ChartOptions {
 
 export class Chart {
   private readonly plot: uPlot;
-  private readonly lines: number;
+  /** The kinds of its lines, by which it knows whether it can draw others. */
+  private readonly kinds: string;
   private readonly observer: ResizeObserver;
   private colours: Colours;
 
@@ -48,7 +50,7 @@ export class Chart {
     private plotLines: PlotLines,
   ) {
     const { box } = config;
-    this.lines = Math.max(1, plotLines.lines.length);
+    this.kinds = kindsOf(ordered(plotLines));
     this.colours = readColours(box);
     this.plot = new uPlot(this.options(), this.data(), box);
     this.observer = new ResizeObserver(() => this.plot.setSize({ width: box.clientWidth, height: HEIGHT }));
@@ -57,12 +59,12 @@ export class Chart {
 
   /** The index of the main line among the series. */
   private get last(): number {
-    return this.lines + 2;
+    return ordered(this.plotLines).length + 2;
   }
 
   /** Whether it can draw these lines without being created again. */
   fits(lines: PlotLines): boolean {
-    return Math.max(1, lines.lines.length) === this.lines;
+    return kindsOf(ordered(lines)) === this.kinds;
   }
 
   draw(lines: PlotLines): void {
@@ -81,15 +83,9 @@ export class Chart {
     this.plot.destroy();
   }
 
-  // The main line comes last, on top of the others; before it come its minimum and maximum.
-  private ordered(): PlotLines["lines"] {
-    const { lines } = this.plotLines;
-    return [...lines.filter(({ isMain }) => !isMain), ...lines.filter(({ isMain }) => isMain)];
-  }
-
   private data(): uPlot.AlignedData {
     const { times, low, high } = this.plotLines;
-    const lines = this.ordered().map(({ values }) => [...values]);
+    const lines = ordered(this.plotLines).map(({ values }) => [...values]);
     return [[...times], ...lines.slice(0, -1), [...low], [...high], lines.at(-1) ?? []];
   }
 
@@ -111,7 +107,7 @@ export class Chart {
         y: { range: () => [this.plotLines.min, this.plotLines.max] },
       },
       axes: [this.timeAxis(), this.valueAxis()],
-      series: [{}, ...this.ordered().slice(1).map(() => this.series(false)), EDGE, EDGE, this.series(true)],
+      series: [{}, ...ordered(this.plotLines).slice(0, -1).map(({ kind }) => this.series(kind)), EDGE, EDGE, this.series("main")],
       bands: [{ series: [this.last - 1, this.last - 2], fill: () => this.colours.band }],
       hooks: { setCursor: [({ cursor }) => this.config.onHover(cursor.idx ?? null)], setSelect: [(plot) => this.onSelect(plot)] },
     };
@@ -124,12 +120,13 @@ export class Chart {
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   }
 
-  private series(ink: boolean): uPlot.Series {
-    const stroke = (): string => (ink ? this.colours.ink : this.colours.faint);
+  private series(kind: Line["kind"]): uPlot.Series {
+    const stroke = (): string => (kind === "sibling" ? this.colours.faint : this.colours.ink);
     return {
       stroke,
-      width: ink ? 1.6 : 1,
-      alpha: ink ? 1 : FAINT,
+      width: kind === "main" ? 1.6 : kind === "other" ? 1.2 : 1,
+      alpha: kind === "sibling" ? FAINT : 1,
+      ...(kind === "other" && { dash: DASH }),
       points: { show: false, size: 4, fill: stroke, filter: (plot, at) => isolatedPoints([...(plot.data[at] ?? [])]) },
     };
   }
@@ -160,6 +157,18 @@ export class Chart {
   private axis(size: number): uPlot.Axis {
     return { size, gap: 4, font: this.colours.font, stroke: () => this.colours.text, ticks: { show: false }, border: { show: false } };
   }
+}
+
+const NO_MAIN_LINE: Line = { name: "", values: [], kind: "main" };
+
+/** The main line comes last, on top of the others, even if it has no values; before it come its minimum and maximum. */
+function ordered({ lines }: PlotLines): Line[] {
+  const others = lines.filter(({ kind }) => kind !== "main").sort((a, b) => b.kind.localeCompare(a.kind));
+  return [...others, lines.find(({ kind }) => kind === "main") ?? NO_MAIN_LINE];
+}
+
+function kindsOf(lines: readonly Line[]): string {
+  return lines.map(({ kind }) => kind).join();
 }
 
 /** The label of a value; the top one has the unit if there is room. */

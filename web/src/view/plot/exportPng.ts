@@ -28,6 +28,7 @@ export function renderPng(element: HTMLElement, title: string): Promise<Blob | n
 }
 
 function draw(pen: CanvasRenderingContext2D, figure: HTMLElement): void {
+  for (const mark of figure.querySelectorAll<HTMLElement>(".marks > *")) drawBlock(pen, mark);
   for (const line of figure.querySelectorAll("canvas")) {
     const box = line.getBoundingClientRect();
     pen.drawImage(line, box.left, box.top, box.width, box.height);
@@ -39,7 +40,7 @@ function draw(pen: CanvasRenderingContext2D, figure: HTMLElement): void {
 function drawBlock(pen: CanvasRenderingContext2D, block: HTMLElement): void {
   const box = block.getBoundingClientRect();
   pen.fillStyle = getComputedStyle(block).backgroundColor;
-  pen.fillRect(box.left, box.top, box.width - 1, box.height - 1);
+  pen.fillRect(box.left, box.top, Math.max(1, box.width - 1), box.height - 1);
 }
 
 function drawText(pen: CanvasRenderingContext2D, text: HTMLElement): void {

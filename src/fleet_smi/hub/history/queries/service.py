@@ -127,6 +127,10 @@ class HistoryService:
         """The processes on each GPU in a range, of one user or all."""
         return await self._run(self._occupancies, start, end, user, await self._all_live())
 
+    async def durations(self, since: float, limit: int) -> list[tuple[str, float]]:
+        """Who had a GPU for how many seconds, of what ended since a time; the latest last."""
+        return await self._run(self._queries.durations, since, limit)
+
     async def series(self, node_id: str, start: float, end: float, max_points: int) -> Series:
         """The figures of a node at the finest grain that gives at most `max_points` points."""
         batches = self._unwritten()

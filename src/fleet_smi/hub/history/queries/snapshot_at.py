@@ -117,11 +117,11 @@ def _instance(at: float, gpu_at: GpuAt) -> JudgedInstance:
 
 
 def _figures(gpu_at: GpuAt, device: type[Gpu | Instance]) -> dict[str, Any]:
-    """The recorded figures that such a device has; of a counter only the growth is recorded."""
+    """The recorded figures that such a device has; of others only growth or shares are recorded."""
     values = {
         figure.field: gpu_at.figures.get(figure.field)
         for figure in RECORDED_GPU_FIGURES
-        if figure.history != "counter" and figure.field in device.__struct_fields__
+        if figure.history in ("gauge", "mean") and figure.field in device.__struct_fields__
     }
     for name in _INTEGERS & values.keys():
         if (value := values[name]) is not None:

@@ -159,6 +159,18 @@ class HistoryQueries:
             for gpu_id, of_gpu in groupby(sorted(rows, key=_gpu_and_start), _gpu_id)
         ]
 
+    def durations(self, since: float, limit: int) -> list[tuple[str, float]]:
+        """Who had a GPU for how many seconds, of what ended since a time; the latest last."""
+        found = occupancies.c.end, occupancies.c.start, people.c.user
+        of_person = occupancies.join(people, people.c.key == occupancies.c.person)
+        query = select(*found).select_from(of_person).where(occupancies.c.end > since)
+        latest = query.order_by(occupancies.c.end.desc()).limit(limit)
+        with self._store.read_transaction() as connection:
+            rows = connection.execute(latest).all()
+        # One job has a row per process and GPU: to the minute, they are one.
+        jobs = {(user, start // 60, end // 60): end - start for end, start, user in reversed(rows)}
+        return [(user, seconds) for (user, _, _), seconds in jobs.items()]
+
     def presence(self, start: float, end: float) -> list[Presence]:
         """The intervals in which nodes were reporting, the oldest first."""
         query = _SELECT_PRESENCE.where(presence.c.node == nodes.c.key)

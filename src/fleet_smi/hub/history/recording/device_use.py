@@ -30,7 +30,7 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     no such column. Its time is charged to its holders while it `is_in_use`. It counts as time in
     `charged_state` where that differs from its state. `skew` is the seconds by which the hub's
     clock is ahead of the node's, which the starts of its holders are by. Its holders are those of
-    before where they `could_not_be_listed`.
+    before where they `could_not_be_listed`. While it is held, `idle_seconds` is for how long.
     """
 
     uuid: str
@@ -43,6 +43,7 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     charged_state: State | None = None
     skew: float = 0.0
     could_not_be_listed: bool = False
+    idle_seconds: float | None = None
 
     @property
     def is_in_use(self) -> bool:
@@ -139,6 +140,7 @@ def _device_use(
         charged_state if verdict.state in _IN_USE_STATES else None,
         standing.window.skew,
         not is_listed and _was_listed_lately(standing),
+        verdict.idle_seconds if verdict.state == "held" else None,
     )
 
 

@@ -11,6 +11,7 @@ from fleet_smi.hub.history.recording.clock_steps import cut_hour, shift_occupant
 from fleet_smi.hub.history.recording.device_use import DeviceUse
 from fleet_smi.hub.history.recording.distribution import distribute_usage
 from fleet_smi.hub.history.recording.gaps import recent_gaps, with_gap, without_span
+from fleet_smi.hub.history.recording.idle_time import add_idle_window
 from fleet_smi.hub.history.recording.intervals import (
     Occupant,
     OpenInterval,
@@ -276,6 +277,7 @@ class Ledger:
             interval = begin_interval(use, at, known)
             if previous is not None:
                 self._end_interval(previous, interval.occupants, at, batch)
+                add_idle_window(previous, use, at, self._hour, self._buckets)
         interval.update_occupants(use, at)
         return interval
 

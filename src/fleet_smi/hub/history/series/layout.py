@@ -66,6 +66,8 @@ class RowLayout:
 
 def series_name(figure: FigureSpec) -> str:
     """The name of a figure in the series: a counter is recorded as its growth per second."""
+    if figure.history == "throttled":
+        return "throttled_percent"
     return f"{figure.field}_per_second" if figure.history == "counter" else figure.field
 
 
@@ -89,7 +91,7 @@ def _columns_bytes(columns: tuple[FigureColumn, ...]) -> int:
 
 def _current_column(figure: FigureSpec) -> FigureColumn:
     # No counter grows by more than `MAX_F2` per second: the only one counts joules.
-    if figure.history in ("mean", "counter"):
+    if figure.history != "gauge":
         return FigureColumn(series_name(figure), "mean")
     fits = max(map(abs, figure.valid_range)) <= MAX_F2
     return FigureColumn(series_name(figure), "f2" if fits else "f4")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf, nan
 from operator import attrgetter
+from typing import Any
 
 from fleet_smi.hub.history.series.sample_format import (
     SLOW_FIGURES,
@@ -14,6 +15,7 @@ from fleet_smi.hub.history.series.sample_format import (
 )
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.snapshot_figures import GPU_FIELDS, SnapshotFigures
+from fleet_smi.model.verdict.throttling import throttle_kind
 
 # A mean needs few samples, and the growth of a counter is exact however seldom it is compared:
 # reading these figures with every sample would cost as much again as the gauges.
@@ -25,6 +27,9 @@ _STRIDE = len(SLOW_FIGURES)
 _COUNTER_OFFSETS = [
     offset for offset, figure in enumerate(SLOW_FIGURES) if figure.history == "counter"
 ]
+_THROTTLED_OFFSETS = [
+    offset for offset, figure in enumerate(SLOW_FIGURES) if figure.history == "throttled"
+]
 
 
 class SlowFigures:
@@ -35,7 +40,7 @@ class SlowFigures:
     def __init__(self) -> None:
         self._at = -inf
         self._gpu_count = -1
-        self._figures: list[float | None] = []
+        self._figures: list[Any] = []
         self._packed = b""
 
     def packed(
@@ -58,12 +63,12 @@ class SlowFigures:
         sample_format: SampleFormat,
     ) -> bytes:
         if isinstance(source, SnapshotFigures):
-            rows: Iterable[Sequence[float | None]] = zip(
+            rows: Iterable[Sequence[Any]] = zip(
                 *[source.gpus[position] for position in _COLUMNS], strict=True
             )
         else:
             rows = map(_read_gpu, source.gpus)
-        figures: list[float | None] = list(chain.from_iterable(rows))
+        figures = list(chain.from_iterable(rows))
         elapsed = at - self._at
         comparable = elapsed > 0.0 and gpu_count == self._gpu_count
         before = self._figures if comparable else [None] * len(figures)
@@ -71,11 +76,20 @@ class SlowFigures:
         for offset in _COUNTER_OFFSETS:
             old, new = before[offset::_STRIDE], figures[offset::_STRIDE]
             values[offset::_STRIDE] = _growth_per_second(old, new, elapsed)
+        for offset in _THROTTLED_OFFSETS:
+            values[offset::_STRIDE] = map(_throttled_percent, figures[offset::_STRIDE])
         self._at, self._gpu_count, self._figures = at, gpu_count, figures
         if sample_format.gpu_count > gpu_count:  # it has instances, or GPUs that are absent now
             values += instance_figures(source, _INSTANCE_FIELDS)
             values += [None] * (_STRIDE * sample_format.gpu_count - len(values))
         return pack_figures(sample_format.slow, (), values)
+
+
+def _throttled_percent(reasons: tuple[str, ...] | None) -> float | None:
+    """Return 100 where a reason slows the GPU down: the mean over time is the share of it."""
+    if reasons is None:
+        return None
+    return 0.0 if throttle_kind(reasons) is None else 100.0
 
 
 def _growth_per_second(

@@ -1,0 +1,349 @@
+"""The keeper of the queue: takes requests, plans them every second, makes offers, answers why.
+
+In a cluster every hub takes requests and shows the queue; the leader makes the offers. Whatever
+goes wrong with one round is logged, and the next one is tried: the queue never ends the hub.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from fleet_smi.errors import FleetError, NotFound, UsageError
+from fleet_smi.failure_log import FailureLog
+from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.query_threads import run_in_query_thread
+from fleet_smi.hub.queue.past import QueuePast
+from fleet_smi.hub.queue.planning import Round, Situation, expect, find_faulty, plan_round
+from fleet_smi.hub.queue.store import QueueStore
+from fleet_smi.hub.queue.timers import QueueTimers
+from fleet_smi.model.candidates import GpuRequest
+from fleet_smi.model.queue.entries import Band, QueueEntry, QueueRequest
+from fleet_smi.model.queue.estimate import UNKNOWN, Expected
+from fleet_smi.model.queue.occupants import node_occupants
+from fleet_smi.model.queue.offers import decline
+from fleet_smi.model.queue.places import Survey
+from fleet_smi.model.queue.reasons import describe_request
+from fleet_smi.model.queue.view import QueueRow, QueueView, offered_row, waiting_row
+from fleet_smi.model.views import NodeParts
+
+logger = logging.getLogger(__name__)
+_TICK_SECONDS, _IDLE_SECONDS = 1.0, 2.0
+_ESTIMATE_SECONDS = 20.0
+_COST_FACTOR = 10.0
+"""A round that takes 0.3 s is followed by a pause of 3 s."""
+
+
+class QueueLimits(NamedTuple):
+    """How many requests may wait, of one person and in all."""
+
+    per_person: int
+    in_all: int
+
+
+class QueueKeeper:
+    """The queue of one hub; lives on its event loop.
+
+    `shared` says that other hubs change the same database, `is_leader` whether this one makes the
+    offers now.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        store: QueueStore,
+        past: QueuePast,
+        limits: QueueLimits,
+        *,
+        is_leader: Callable[[], bool] = lambda: True,
+        shared: bool = False,
+    ) -> None:
+        self._hub, self._store, self._past, self._limits = hub, store, past, limits
+        self._is_leader, self._shared = is_leader, shared
+        self.collect_parts: Callable[[], Awaitable[Sequence[NodeParts]]] = self._all_parts
+        """Returns the fleet; set by the server, which has it in a cache."""
+        self._entries: dict[str, QueueEntry] = {}
+        self._is_loaded = self._is_planned = False
+        self._timers = QueueTimers()
+        self._unsaved_seen: dict[str, float] = {}
+        self._lock = asyncio.Lock()
+        self._changes = self._planned = 0
+        self._round = Round([], [], [], [], {})
+        self._estimated_at = -_ESTIMATE_SECONDS
+        self._failures = FailureLog(logger, "queue")
+
+    async def run(self) -> None:
+        """Plan again and again until cancelled."""
+        while True:
+            began = time.monotonic()
+            try:
+                if self._entries or not self._is_loaded:
+                    await self._past.refresh(self._hub.clock())
+                await self.plan()
+            except FleetError as error:
+                self._failures.record_failure(error)
+            else:
+                self._failures.record_success()
+            cost = time.monotonic() - began
+            pause = _TICK_SECONDS if self._entries else _IDLE_SECONDS
+            await asyncio.sleep(max(pause, min(30.0, _COST_FACTOR * cost)))
+
+    async def join(self, person: str, request: QueueRequest) -> QueueRow:
+        """Add a request and plan at once.
+
+        Raise `UsageError` if no node could ever meet it, `Unmet` if too many wait already.
+        """
+        await self.ready()
+        await self._require_possible(request)
+        now = self._hub.clock()
+        limits = self._limits
+        async with self._lock:
+            entry = await asyncio.to_thread(
+                self._store.add, person, request, now, limits.per_person, limits.in_all
+            )
+            self._entries[entry.id] = entry
+            self._timers.sync(self._entries.values(), now)
+            self._changes += 1
+        await self._plan_changes()
+        return self.row(entry.id, person)
+
+    async def ready(self) -> None:
+        """Wait until the queue is read and planned for the first time."""
+        if not self._is_planned:
+            await self.plan()
+
+    async def hear(self, entry_id: str) -> None:
+        """Note that a request is still wanted."""
+        self._timers.hear(entry_id)
+        if self._shared:
+            self._unsaved_seen[entry_id] = self._hub.clock()
+
+    async def cancel(self, entry_id: str) -> None:
+        """Remove a request, and offer what it was offered to others."""
+        async with self._lock:
+            await asyncio.to_thread(self._store.remove, [entry_id])
+            self._entries.pop(entry_id, None)
+            self._changes += 1
+        await self._plan_changes()
+
+    async def take(self, entry_id: str) -> None:
+        """Note that an offer was taken up; its GPUs are not offered until they are seen in use."""
+        entry = self.entry(entry_id)
+        if entry.offer is None:
+            await self.cancel(entry_id)
+            return
+        await self._save(replace(entry, taken_at=self._hub.clock()))
+
+    async def decline(self, entry_id: str) -> None:
+        """Note that an offer could not be taken up; after a moment there may be another."""
+        entry = self.entry(entry_id)
+        if entry.offer is not None:
+            await self._save(decline(entry, self._hub.clock()))
+
+    async def change(
+        self,
+        entry_id: str,
+        *,
+        band: Band | None = None,
+        note: str | None = None,
+        max_hours: float | None = None,
+    ) -> None:
+        """Change what is not `None`."""
+        entry = self.entry(entry_id)
+        request = entry.request
+        if note is not None:
+            request = replace(request, note=note)
+        if max_hours is not None:
+            request = replace(request, max_hours=max_hours)
+        await self._save(replace(entry, request=request, band=band or entry.band))
+
+    def entry(self, entry_id: str) -> QueueEntry:
+        """A request; raise `NotFound` if there is none of this id."""
+        found = self._entries.get(entry_id)
+        if found is None:
+            raise NotFound("no such request is in the queue: it was met, cancelled, or given up")
+        return found
+
+    def row(self, entry_id: str, person: str | None) -> QueueRow:
+        """One row of the queue; raise `NotFound` if there is none of this id."""
+        self.entry(entry_id)
+        for found in self.view(person).rows:
+            if found.id == entry_id:
+                return found
+        raise NotFound("no such request is in the queue: it was met, cancelled, or given up")
+
+    def view(self, person: str | None) -> QueueView:
+        """The queue as it is now, for this person."""
+        now, rows, seen = self._hub.clock(), list[QueueRow](), set[str]()
+        for entry in self._entries.values():
+            if entry.offer is not None:
+                rows.append(self._offered_row(entry, now))
+                seen.add(entry.id)
+        place = 0
+        for decision in self._round.decisions:
+            current = self._entries.get(decision.entry.id)
+            if current is None or current.id in seen:
+                continue
+            place += 1
+            expected = self._round.expected.get(current.id, UNKNOWN)
+            rows.append(waiting_row(replace(decision, entry=current), place, expected))
+            seen.add(current.id)
+        marked = [replace(row, own=person is not None and row.person == person) for row in rows]
+        return QueueView(taken_at=now, rows=tuple(marked), person=person)
+
+    def offered_to(self) -> Mapping[str, QueueEntry]:
+        """The requests that GPUs are offered to now, by the UUID of each GPU."""
+        return {
+            uuid: entry
+            for entry in self._entries.values()
+            if entry.offer is not None
+            for uuid in entry.offer.uuids
+        }
+
+    def seconds_left(self, entry: QueueEntry) -> float:
+        """How long an offer is still kept."""
+        return self._timers.seconds_left(entry)
+
+    async def expect(self, request: GpuRequest, nodes: Sequence[NodeParts]) -> Expected:
+        """When a request that stands behind the whole queue can probably be met."""
+        now = self._hub.clock()
+        await self._past.refresh_jobs(now)
+        own = [parts for parts in nodes if parts.node.site is None]
+        thresholds = self._hub.fleet.thresholds
+        situation = Situation(own, thresholds, None, self._past.jobs, now)
+        offered, waiting = (
+            set(self.offered_to()),
+            [decision for decision in self._round.decisions if not decision.uuids],
+        )
+
+        def compute() -> Expected:
+            wanted = QueueRequest(
+                count=max(1, request.count),
+                min_free_bytes=request.min_free_bytes,
+                model=request.model,
+                vendor=request.vendor,
+            )
+            survey = Survey(own, thresholds)
+            places = survey.places(wanted)
+            ids = {place.node_id for place in places}
+            ahead = sum(
+                each.entry.request.count
+                for each in waiting
+                if any(p.node_id in ids for p in survey.places(each.entry.request))
+            )
+            occupants = {parts.node.node_id: node_occupants(parts, now) for parts in own}
+            return expect(wanted.count, ahead, places, occupants, offered, situation)
+
+        return await run_in_query_thread(compute)
+
+    async def plan(self) -> None:
+        """Plan now."""
+        async with self._lock:
+            self._planned = self._changes
+            await self._plan()
+
+    async def _plan_changes(self) -> None:
+        """Plan what has changed; callers at the same time share one round."""
+        changes = self._changes
+        async with self._lock:
+            if self._planned < changes:
+                self._planned = self._changes
+                await self._plan()
+
+    async def _plan(self) -> None:
+        await self._read()
+        self._is_planned = True
+        if not self._entries:
+            self._round = Round([], [], [], [], {})
+            return
+        now = self._hub.clock()
+        nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
+        is_due = time.monotonic() - self._estimated_at >= _ESTIMATE_SECONDS
+        waiting = [entry.id for entry in self._entries.values() if entry.offer is None]
+        is_due = is_due or not self._round.expected.keys() >= set(waiting)
+        past, thresholds = self._past, self._hub.fleet.thresholds
+        situation = Situation(nodes, thresholds, past.use, past.jobs, now)
+        options = self._round.expected, self._timers.is_gone, self._timers.is_expired
+        entries = list(self._entries.values())
+        try:
+            planned = await run_in_query_thread(
+                plan_round, entries, situation, *options, with_estimates=is_due
+            )
+        except Exception as error:  # noqa: BLE001  # one request must not stop the others
+            await self._remove_faulty(entries, situation, error)
+            return
+        if is_due:
+            self._estimated_at = time.monotonic()
+        if not self._is_leader():
+            self._round = planned
+            return
+        if await self._write(planned):
+            self._entries = {entry.id: entry for entry in planned.entries}
+            self._timers.sync(self._entries.values(), now)
+        self._round = planned
+
+    async def _remove_faulty(
+        self, entries: Sequence[QueueEntry], situation: Situation, error: Exception
+    ) -> None:
+        """Remove the requests that cannot be planned; raise the error if it is none of them."""
+        faulty = await run_in_query_thread(find_faulty, entries, situation)
+        if not faulty:
+            raise error
+        logger.error("queue: requests %s are removed: %r", ", ".join(faulty), error)
+        await asyncio.to_thread(self._store.remove, faulty)
+        for each in faulty:
+            self._entries.pop(each, None)
+
+    async def _write(self, planned: Round) -> bool:
+        """Save a round; `False` if another hub makes the offers now."""
+        if planned.changed and not await asyncio.to_thread(
+            self._store.update, planned.changed, fenced=True
+        ):
+            return False
+        if planned.ended:
+            await asyncio.to_thread(self._store.remove, planned.ended)
+        return True
+
+    async def _read(self) -> None:
+        """Read the queue: once, or each time where other hubs change it too."""
+        if self._is_loaded and not self._shared:
+            return
+        seen, self._unsaved_seen = self._unsaved_seen, {}
+        if seen:
+            await asyncio.to_thread(self._store.mark_seen, seen)
+        found = await asyncio.to_thread(self._store.read_all)
+        self._entries = {entry.id: entry for entry in found}
+        self._is_loaded = True
+        self._timers.sync(found, self._hub.clock())
+
+    async def _save(self, entry: QueueEntry) -> None:
+        async with self._lock:
+            await asyncio.to_thread(self._store.update, [entry])
+            self._entries[entry.id] = entry
+            self._timers.sync(self._entries.values(), self._hub.clock())
+            self._changes += 1
+        await self._plan_changes()
+
+    async def _require_possible(self, request: QueueRequest) -> None:
+        """Raise `UsageError` if no node could ever meet a request, silent nodes included."""
+        nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
+
+        def is_possible() -> bool:
+            survey = Survey(nodes, self._hub.fleet.thresholds, ignore_states=True)
+            return any(place.total >= request.count for place in survey.places(request))
+
+        if not await run_in_query_thread(is_possible):
+            raise UsageError(f"no node of this fleet could ever meet {describe_request(request)}")
+
+    async def _all_parts(self) -> Sequence[NodeParts]:
+        return list(self._hub.shown.parts(self._hub.clock()))
+
+    def _offered_row(self, entry: QueueEntry, now: float) -> QueueRow:
+        # By the timer, not by the clock, which may have been set since.
+        if entry.offer is not None:
+            until = now + self._timers.seconds_left(entry)
+            entry = replace(entry, offer=replace(entry.offer, until=until))
+        return offered_row(entry, now)

@@ -1,0 +1,190 @@
+"""One round of the queue, off the event loop: settle offers, make new ones, estimate the rest."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from fleet_smi.model.queue.entries import QueueEntry, QueueOffer
+from fleet_smi.model.queue.estimate import UNKNOWN, Expected, PastJobs, estimate
+from fleet_smi.model.queue.occupants import (
+    Occupant,
+    held_gpus,
+    held_hours,
+    node_occupants,
+    node_outlook,
+)
+from fleet_smi.model.queue.offers import OFFER_SECONDS, settle_offers
+from fleet_smi.model.queue.places import Place, Survey
+from fleet_smi.model.queue.plan import Decision, order_key, plan_queue
+from fleet_smi.model.queue.reasons import describe_offer, describe_request
+from fleet_smi.model.queue.use import PastUse
+from fleet_smi.model.verdict.thresholds import Thresholds
+from fleet_smi.model.views import NodeParts
+
+_MAX_ESTIMATES = 50
+_MAX_OUTLOOKS = 64
+IsEntry = Callable[[QueueEntry], bool]
+Occupants = Mapping[str, Mapping[str, Occupant]]
+
+
+class Situation(NamedTuple):
+    """What a round is decided by: the fleet at one moment, and what is known of the past."""
+
+    nodes: Sequence[NodeParts]
+    thresholds: Thresholds
+    use: PastUse | None
+    jobs: PastJobs
+    now: float
+
+
+class Round(NamedTuple):
+    """The result of a round.
+
+    `entries` are all requests as they are now, `changed` and `ended` what is to be saved, and
+    `decisions` those on all that had no offer before, in order.
+    """
+
+    entries: list[QueueEntry]
+    changed: list[QueueEntry]
+    ended: list[str]
+    decisions: list[Decision]
+    expected: dict[str, Expected]
+
+
+def plan_round(
+    entries: Sequence[QueueEntry],
+    situation: Situation,
+    expected: Mapping[str, Expected],
+    is_gone: IsEntry,
+    is_expired: IsEntry,
+    *,
+    with_estimates: bool,
+) -> Round:
+    """Decide what happens now; `expected` are the estimates of the last round."""
+    now = situation.now
+    survey = Survey(situation.nodes, situation.thresholds)
+    occupants = {each.node.node_id: node_occupants(each, now) for each in situation.nodes}
+    settled = settle_offers(entries, survey.rooms, occupants, is_gone, is_expired, now)
+    hours = _use_hours(situation, occupants)
+
+    def find_start(entry: QueueEntry) -> float | None:
+        return expected.get(entry.id, UNKNOWN).not_before
+
+    decisions = plan_queue(
+        settled.entries, hours, lambda each: survey.places(each.request), now, find_start
+    )
+    offered = {each.entry.id: _offered(each, survey, now) for each in decisions if each.uuids}
+    after, replaced = _apply(settled.entries, offered)
+    ended = {*settled.ended, *replaced}
+    changed = {each.id: each for each in (*settled.changed, *offered.values())}
+    waiting = [each for each in decisions if not each.uuids]
+    estimates = {each.entry.id: expected.get(each.entry.id, UNKNOWN) for each in decisions}
+    if with_estimates:
+        estimates |= _estimates(waiting, after, survey, occupants, situation)
+    return Round(
+        entries=after,
+        changed=[each for each in changed.values() if each.id not in ended],
+        ended=sorted(ended),
+        decisions=decisions,
+        expected=estimates,
+    )
+
+
+def _use_hours(situation: Situation, occupants: Occupants) -> dict[str, float]:
+    maps = list(occupants.values())
+    use = situation.use
+    if use is None:  # without a history, what people hold now is all that is known
+        use = PastUse(held_hours(maps, situation.now), situation.now)
+    return use.hours(situation.now, held_gpus(maps))
+
+
+def _offered(decision: Decision, survey: Survey, now: float) -> QueueEntry:
+    place = decision.place
+    if place is None:
+        return decision.entry
+    offer = QueueOffer(
+        node_id=place.node_id,
+        node=place.node,
+        uuids=decision.uuids,
+        labels=survey.labels(place.node_id, decision.uuids),
+        made_at=now,
+        until=now + OFFER_SECONDS,
+        ssh_host=survey.rooms[place.node_id].node.ssh_host,
+    )
+    return replace(decision.entry, offer=offer)
+
+
+def _apply(
+    entries: Sequence[QueueEntry], offered: Mapping[str, QueueEntry]
+) -> tuple[list[QueueEntry], set[str]]:
+    """Return the requests with the new offers, and the ids of those whose offer was used."""
+    given = {
+        uuid: each.id
+        for each in offered.values()
+        if each.offer is not None
+        for uuid in each.offer.uuids
+    }
+    used = {
+        each.id
+        for each in entries
+        if each.offer is not None and any(uuid in given for uuid in each.offer.uuids)
+    }
+    after = [offered.get(each.id, each) for each in entries if each.id not in used]
+    return after, used
+
+
+def _estimates(
+    waiting: Sequence[Decision],
+    entries: Sequence[QueueEntry],
+    survey: Survey,
+    occupants: Occupants,
+    situation: Situation,
+) -> dict[str, Expected]:
+    """Estimate when each of the first requests can be met, after those before it."""
+    taken = {uuid for each in entries if each.offer is not None for uuid in each.offer.uuids}
+    found = {decision.entry.id: UNKNOWN for decision in waiting}
+    ahead: list[tuple[frozenset[str], int]] = []
+    for decision in waiting[:_MAX_ESTIMATES]:
+        request = decision.entry.request
+        places = survey.places(request)
+        nodes = frozenset([place.node_id for place in places])
+        before = sum([count for others, count in ahead if not nodes.isdisjoint(others)])
+        ahead.append((nodes, request.count))
+        found[decision.entry.id] = expect(
+            request.count, before, places, occupants, taken, situation
+        )
+    return found
+
+
+def expect(
+    count: int,
+    ahead: int,
+    places: Sequence[Place],
+    occupants: Occupants,
+    taken: Collection[str],
+    situation: Situation,
+) -> Expected:
+    """Estimate when one of these nodes has enough free GPUs."""
+    fitting = [each for each in places if each.total >= count]
+    fitting.sort(key=lambda place: -len(place.free))
+    outlooks = [
+        node_outlook(place, occupants.get(place.node_id, {}), taken, situation.now)
+        for place in fitting[:_MAX_OUTLOOKS]
+    ]
+    return estimate(count, ahead, outlooks, situation.jobs, situation.now)
+
+
+def find_faulty(entries: Sequence[QueueEntry], situation: Situation) -> list[str]:
+    """Return the ids of the requests that cannot be planned or described, because of a bug."""
+    survey = Survey(situation.nodes, situation.thresholds)
+    found = []
+    for entry in entries:
+        try:
+            order_key(entry, 0.0)
+            survey.places(entry.request)
+            describe_request(entry.request)
+            describe_offer(entry, situation.now)
+        except Exception:  # noqa: BLE001  # whatever is wrong with one of them
+            found.append(entry.id)
+    return found

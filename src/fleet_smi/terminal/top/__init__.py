@@ -1,0 +1,1 @@
+"""The live terminal, `fleet-smi top`: feeds → nodes → arrangement → screen as text → Textual."""

@@ -1,0 +1,117 @@
+"""`fleet-smi run` and `wait` in the queue of a real hub, through the agent of a node."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet_smi.client.agent_socket import is_listening
+from tests.cli.program import run_fleet_smi, run_json
+from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine
+from tests.machines import wait_until
+
+HOLD = ("sh", "-c", "echo got $CUDA_VISIBLE_DEVICES; read line")
+
+
+class Jobs:
+    """Starts `fleet-smi run` on a node; each job runs until it is let go."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.env = env
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, *flags: str, command: str = "run") -> subprocess.Popen[str]:
+        arguments = [*flags, "--", *HOLD] if command == "run" else flags
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fleet_smi", command, *arguments],
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline().strip()
+
+
+@pytest.fixture
+def jobs(lab: Lab, tmp_path: Path) -> Iterator[Jobs]:
+    """A hub, and a node of two GPUs whose agent vouches for its users."""
+    hub, node = LoopbackHub(lab), LoopbackMachine(lab, "node")
+    socket = tmp_path / "agent.sock"
+    node.env |= {
+        "FLEET_SMI_AGENT_SOCKET": str(socket),
+        "FLEET_SMI_NODE_LEASE_DIR": str(tmp_path / "leases"),
+        "HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path / "xdg"),
+        "FLEET_SMI_HUB_STATE": str(tmp_path / "no-hub"),
+    }
+    node.start_agent(*hub.join_flags())
+    wait_until(lambda: "node" in hub.reporting() and is_listening(str(socket)))
+    made = Jobs(dict(node.env))
+    made.hub = hub  # type: ignore[attr-defined]
+    yield made
+    made.close()
+
+
+def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) -> None:
+    env = jobs.env
+    first, second = jobs.start(), jobs.start()
+    assert sorted([line(first), line(second)]) == ["got 0", "got 1"]
+    third = jobs.start("--note", "the third")
+    assert "place 1 in the queue of the hub; none free" in said(third)
+    fourth = jobs.start(command="wait")
+    assert "place 2 in the queue of the hub" in said(fourth)
+    listed = run_fleet_smi("queue", env=env)
+    assert listed.returncode == 0, listed.stderr
+    assert "behind an earlier request of the same person" in listed.stdout
+    (row, other) = run_json("queue", env=env)["rows"]
+    assert (row["own"], row["request"]["note"], other["place"]) == (True, "the third", 2)
+    unmet = run_fleet_smi("free", "-n", "1", "--hub", jobs.hub.url, env=env)  # type: ignore[attr-defined]
+    assert (unmet.returncode, unmet.stdout) == (1, "")
+
+    # A job ends: the first of the queue gets its GPU, by the lock of the node.
+    first.communicate("\n")
+    assert line(third).startswith("got ")
+    assert run_fleet_smi("queue", "cancel", other["id"], env=env).returncode == 0
+    assert "the request was cancelled" in fourth.communicate()[1]
+    assert fourth.returncode == 1
+    wait_until(lambda: run_json("queue", env=env)["rows"] == [])
+    second.communicate("\n")
+    waited = run_fleet_smi("wait", "--then", "echo $FLEET_SMI_NODE $FLEET_SMI_GPUS", env=env)
+    assert waited.stdout.startswith("node:")
+    assert waited.stdout.splitlines()[1].split()[1] in ("0", "1")
+
+    # While the hub is away, a job waits on its machine alone.
+    os.kill(jobs.hub.program.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    last = jobs.start()
+    assert "waiting on this machine alone" in said(last)
+    assert line(last).startswith("got ")
+
+
+def test_what_no_node_could_ever_meet_is_refused_at_once(jobs: Jobs) -> None:
+    done = run_fleet_smi("wait", "-n", "3", env=jobs.env)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no node of this fleet could ever meet 3 × any" in done.stderr
+    late = run_fleet_smi("wait", "--model", "Hopper", "--on", "nowhere", env=jobs.env)
+    assert late.returncode == 2
+    assert "Hopper, on nowhere" in late.stderr

@@ -1,0 +1,160 @@
+"""Offers: taken up, lapsed, or withdrawn with their node; and where requests could be met."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fleet_smi.model.fleet import NodeView, Verdict
+from fleet_smi.model.queue.entries import QueueEntry, QueueRequest
+from fleet_smi.model.queue.limits import refusal
+from fleet_smi.model.queue.occupants import Occupant, held_gpus, node_occupants
+from fleet_smi.model.queue.offers import decline, settle_offers
+from fleet_smi.model.queue.places import Survey
+from fleet_smi.model.snapshot import Gpu, Lease
+from fleet_smi.model.units import GIB
+from fleet_smi.model.views import NodeParts
+from tests.builders import NOON, gpu, instance, process
+from tests.model.queue.entries import entry, offer
+
+FREE = Verdict(state="free", reason="", since=NOON)
+BUSY = Verdict(state="busy", reason="", since=NOON)
+
+
+def node(name: str, *gpus: Gpu, silent: bool = False, **labels: str) -> NodeParts:
+    """A node; a GPU with processes or a lease is busy."""
+    view = NodeView(
+        node_id=name, name=name, taken_at=NOON, age_seconds=0.0, silent=silent, labels=labels
+    )
+    judged = [(one, BUSY if one.processes or one.lease else FREE) for one in gpus]
+    verdicts = {part.uuid: FREE for one in gpus for part in one.instances}
+    return NodeParts(node=view, gpus=tuple(judged), verdicts=verdicts)
+
+
+def settle(
+    waiting: QueueEntry,
+    *nodes: NodeParts,
+    occupants: Mapping[str, Mapping[str, Occupant]] | None = None,
+    **times: bool,
+) -> QueueEntry | None:
+    """Settle one request; `None` if it has ended."""
+    settled = settle_offers(
+        [waiting],
+        Survey(nodes).rooms,
+        occupants or {},
+        lambda _: times.get("gone", False),
+        lambda _: times.get("expired", False),
+        NOON,
+    )
+    return settled.entries[0] if settled.entries else None
+
+
+ROOM = node("gpu01", gpu(0))
+OFFERED = entry(1, "alice", offer=offer("GPU-00000000"))
+
+
+def test_an_offer_is_kept_until_its_time_is_over_and_then_goes_on() -> None:
+    assert settle(OFFERED, ROOM) == OFFERED
+    lapsed = settle(OFFERED, ROOM, expired=True)
+    assert lapsed is not None
+    assert (lapsed.offer, lapsed.lapses, lapsed.not_before) == (None, 1, NOON + 30)
+
+
+def test_who_never_takes_up_an_offer_leaves_the_queue_but_a_running_command_tries_on() -> None:
+    waits = entry(1, offer=offer("GPU-00000000"), lapses=2)
+    assert settle(waits, ROOM, expired=True) is None
+    runs = entry(1, kind="run", offer=offer("GPU-00000000"), lapses=20)
+    again = settle(runs, ROOM, expired=True)
+    assert again is not None
+    assert again.not_before == NOON + 300
+    assert decline(runs, NOON).not_before == NOON + 105
+
+
+def test_an_offer_of_a_node_that_vanished_is_withdrawn_and_the_request_waits_on() -> None:
+    for nodes in ((), (node("gpu01", gpu(0), silent=True),)):
+        after = settle(OFFERED, *nodes)
+        assert after is not None
+        assert (after.offer, after.lapses) == (None, 0)
+
+
+def test_a_request_ends_when_its_person_is_on_the_gpu() -> None:
+    taken = node("gpu01", gpu(0, lease=Lease(holder="alice", taken_at=NOON)))
+    occupants = {"gpu01": node_occupants(taken, NOON)}
+    assert settle(OFFERED, taken, occupants=occupants) is None
+    runs = entry(1, "alice", kind="run", offer=offer("GPU-00000000"))
+    still = settle(runs, taken, occupants=occupants)
+    assert still is not None
+    assert still.offer is None
+    other = node("gpu01", gpu(0, processes=(process(user="bob"),)))
+    after = settle(OFFERED, other, occupants={"gpu01": node_occupants(other, NOON)})
+    assert after is not None
+    assert after.offer is None
+
+
+def test_a_request_that_was_taken_up_keeps_its_gpus_until_they_are_seen_in_use() -> None:
+    taken = entry(1, "alice", offer=offer("GPU-00000000"), taken_at=NOON)
+    assert settle(taken, ROOM, gone=True) == taken
+    assert settle(taken, ROOM, expired=True) is None
+
+
+def test_a_request_that_nobody_asks_for_any_more_ends() -> None:
+    assert settle(entry(1), ROOM, gone=True) is None
+    assert settle(OFFERED, ROOM, gone=True) is None
+
+
+def test_a_person_has_a_limited_number_of_requests_and_so_has_the_queue() -> None:
+    waiting = [entry(number) for number in range(3)]
+    assert refusal(waiting, "alice", 4, 10) is None
+    assert "3 requests of yours wait" in (refusal(waiting, "alice", 3, 10) or "")
+    assert refusal(waiting, "bob", 3, 10) is None
+    assert "the queue is full" in (refusal(waiting, "bob", 3, 3) or "")
+    assert refusal([entry(1, taken_at=NOON)], "alice", 1, 1) is None
+
+
+def places(request: QueueRequest, *nodes: NodeParts) -> dict[str, tuple[int, int]]:
+    """Return how many GPUs of each node are free and could be used."""
+    found = Survey(nodes).places(request)
+    return {place.node: (len(place.free), place.total) for place in found}
+
+
+@pytest.mark.parametrize(
+    "request_fields, expected",
+    [
+        ({}, {"a": (1, 2), "h": (2, 2)}),
+        ({"model": "a100"}, {"a": (1, 2)}),
+        ({"model": "H200"}, {}),
+        ({"min_free_bytes": 80 * GIB}, {"h": (2, 2)}),
+        ({"where": "node:h"}, {"h": (2, 2)}),
+        ({"where": "label:rack=b"}, {"a": (1, 2)}),
+        ({"where": "label:rack="}, {"a": (1, 2)}),
+        ({"where": "label:rack=c"}, {}),
+        ({"uuids": ("a1", "h0")}, {"a": (1, 1), "h": (1, 1)}),
+        ({"vendor": "amd"}, {}),
+    ],
+)
+def test_a_request_could_be_met_by_the_gpus_that_fit_it(
+    request_fields: dict[str, Any], expected: dict[str, tuple[int, int]]
+) -> None:
+    small = {"name": "NVIDIA A100-PCIE-40GB", "memory_total_bytes": 40 * GIB}
+    busy = gpu(0, uuid="a0", processes=(process(),), **small)
+    nodes = [
+        node("a", busy, gpu(1, uuid="a1", **small), rack="b"),
+        node("h", gpu(0, uuid="h0"), gpu(1, uuid="h1")),
+        node("s", gpu(0, uuid="s0"), silent=True),
+    ]
+    assert places(QueueRequest(**request_fields), *nodes) == expected
+
+
+def test_instances_are_given_where_whole_gpus_are_not_enough_and_are_not_mixed() -> None:
+    parts = tuple(instance(number) for number in range(1, 4))
+    nodes = [node("m", gpu(0, uuid="m0", instances=parts, mig_mode=True), gpu(1, uuid="m1"))]
+    assert places(QueueRequest(count=1), *nodes) == {"m": (1, 1)}
+    assert places(QueueRequest(count=2), *nodes) == {"m": (3, 3)}
+
+
+def test_people_who_share_a_gpu_hold_a_part_of_it_each() -> None:
+    shared = gpu(0, processes=(process(1, "alice"), process(2, "bob")))
+    leased = gpu(1, lease=Lease(holder="carol", taken_at=NOON, until=NOON + 60))
+    found = node_occupants(node("gpu01", shared, leased, gpu(2)), NOON)
+    assert held_gpus([found]) == {"alice": 0.5, "bob": 0.5, "carol": 1.0}
+    assert found["GPU-00000001"].until == NOON + 60
