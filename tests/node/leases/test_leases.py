@@ -50,7 +50,7 @@ def test_one_holder_at_a_time_and_the_kernel_tells_who(folder: int, path: Path) 
 def test_a_folder_without_leases_is_listed_again_only_when_it_has_changed(
     folder: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed, list_files = list[int](), leases.list_files
+    listed, list_files = list[int](), lease_files.list_files
 
     def counted(opened: int) -> list[lease_files.LeaseFile]:
         listed.append(opened)
@@ -68,7 +68,7 @@ def test_a_folder_without_leases_is_listed_again_only_when_it_has_changed(
     assert not is_leased() and not is_leased()
     assert len(listed) == 2
     os.utime(path, (0, 0))
-    assert not any([is_leased() for _ in range(5)])
+    assert not any(is_leased() for _ in range(5))
     assert len(listed) == 3
     lock = try_take(folder, GPU, {})
     assert lock is not None
