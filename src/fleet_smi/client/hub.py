@@ -21,6 +21,7 @@ from fleet_smi.errors import (
 )
 from fleet_smi.model.accounts import PersonalTokenMade, SessionInfo
 from fleet_smi.model.candidates import GpuRequest
+from fleet_smi.model.closing import Closing, ClosingList
 from fleet_smi.model.fleet import FleetPage, FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
 from fleet_smi.model.history_responses import Occupancies, StorageStatus
@@ -120,11 +121,22 @@ class HubClient:
         return self._get("/api/v1/free", Offer, **_offer_query(request, at, explain))
 
     def offers(
-        self, request: GpuRequest, *, at: Moment | None = None, explain: bool = False
+        self,
+        request: GpuRequest,
+        *,
+        at: Moment | None = None,
+        explain: bool = False,
+        on: str | None = None,
+        not_on: str | None = None,
     ) -> BriefOffer | Offer:
-        """The same with no more of each GPU than its name, for many GPUs of a large fleet."""
+        """The same with no more of each GPU than its name, for many GPUs of a large fleet.
+
+        `on` is "any", a node, or nodes by a label ("label:rack=3"), all GPUs on one of them;
+        `not_on` are the ids of nodes to leave out, separated by commas.
+        """
+        query = {**_offer_query(request, at, explain), "on": on, "not_on": not_on}
         try:
-            return self._get("/api/v1/offers", BriefOffer, **_offer_query(request, at, explain))
+            return self._get("/api/v1/offers", BriefOffer, **query)
         except NotFound:  # a hub of an older version
             return self.free(request, at=at, explain=explain)
 
@@ -166,6 +178,22 @@ class HubClient:
     def label(self, node_id: str, **changes: Any) -> None:
         """Change the `name` or `labels` of a node."""
         self._request("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
+
+    def closings(self) -> tuple[Closing, ...]:
+        """What is closed to new work."""
+        try:
+            return self._get("/api/v1/closings", ClosingList).closings
+        except NotFound:  # a hub of an older version
+            return ()
+
+    def close_to_new_work(self, **fields: Any) -> Closing:
+        """Close a node (`node_id`), one of its GPUs (`uuid`) or a `label` to new work."""
+        response = self._request("POST", "/api/v1/closings", fields)
+        return decode_response(response.body, Closing)
+
+    def open_again(self, closing_id: str) -> None:
+        """Remove a closing."""
+        self._request("DELETE", f"/api/v1/closings/{quote(closing_id, safe='')}")
 
     def strips(
         self,

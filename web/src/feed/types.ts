@@ -28,6 +28,21 @@ export interface Candidate {
   ssh_host: string | null;
 }
 
+export interface Closing {
+  id: string;
+  node_id: string | null;
+  uuid: string | null;
+  label: string | null;
+  until: number | null;
+  note: string;
+  by: string;
+  created_at: number;
+}
+
+export interface ClosingList {
+  closings: Closing[];
+}
+
 export interface CollectorRun {
   name: string;
   outcome: "absent" | "failed" | "ok";
@@ -370,7 +385,7 @@ export interface NodesView {
 }
 
 export interface Note {
-  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
+  kind: "closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
   words: string;
   user: string | null;
   idle_seconds: number | null;
@@ -678,5 +693,5 @@ export interface VerdictPayload {
   was: string | null;
   users: string[] | null;
   idle_since: number | null;
-  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
+  notes: ("closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
 }
