@@ -24,9 +24,7 @@ _WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _MIN_DAY_LETTERS = 3
 _DAYS_BACK = 15  # two weeks: the clocks may have skipped the time of last week
 _MAX_SHOWN = 40
-_UPCOMING_EXAMPLES = (
-    "write it like 'fri 18:00', 'tomorrow 09:00', 18:00, 2026-11-20T18:00, now or +2h"
-)
+_UPCOMING_EXAMPLES = "write it like 'fri 18:00', 'tomorrow 09:00', 18:00, 2026-11-20T18:00 or +2h"
 _EXAMPLES = "write it like 'yesterday 03:12', 2026-11-15T03:12, 14:00, 'Mon 09:00' or -2h"
 
 
