@@ -8,15 +8,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from fleet_smi.client.connection import HubConnection, Response
-from fleet_smi.client.responses import decode_error, decode_response
+from fleet_smi.client.responses import decode_response, response_error
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import (
-    FleetError,
-    NoPerson,
     NotFound,
-    Refused,
-    Unmet,
-    Unreachable,
     UsageError,
 )
 from fleet_smi.model.accounts import PersonalTokenMade, SessionInfo
@@ -40,7 +35,6 @@ Moment = str | float | datetime
 _QueryValue = str | int | None
 _T = TypeVar("_T")
 _PAGE_NODES = 500
-_ERRORS_BY_CODE: dict[str, type[FleetError]] = {"no_person": NoPerson, "too_many": Unmet}
 
 
 class HubClient:
@@ -329,7 +323,7 @@ class HubClient:
         headers = {} if data is None else {"Content-Type": "application/json"}
         response = self._connection.request(method, path, data, headers)
         if response.status >= 300:  # redirects too: the token goes to this hub only
-            raise _error(response, self._connection.url)
+            raise response_error(response, self._connection.url)
         return response
 
 
@@ -354,22 +348,3 @@ def _encode_moment(moment: Moment | None) -> str | None:
     if isinstance(moment, str):
         return to_remote_moment(moment, time.time())
     return f"{moment.timestamp() if isinstance(moment, datetime) else moment:.3f}"
-
-
-def _error(response: Response, url: str) -> FleetError:
-    """The error of an unsuccessful response, with the hub's own message."""
-    error = decode_error(response.body)
-    if error is None:
-        message = f"answered with status {response.status}; is it a fleet-smi hub?"
-    else:
-        message = error.message
-    if error is not None and error.code in _ERRORS_BY_CODE:
-        return _ERRORS_BY_CODE[error.code](f"hub {url}: {message}")
-    # 421: the hub does not answer to this host name.
-    if response.status in (401, 403, 421):
-        return Refused(f"hub {url}: {message}")
-    if response.status in (404, 405):
-        return NotFound(f"hub {url}: {message}")
-    if response.status in (400, 409, 422):
-        return UsageError(f"hub {url}: {message}")
-    return Unreachable(f"hub {url}: {message}")

@@ -9,6 +9,7 @@ export interface BriefOffer {
   refused: Rejection[];
   unmet: string | null;
   reason: string;
+  expected: Expected | null;
 }
 
 export interface Candidate {
@@ -66,6 +67,12 @@ export interface Event {
   nodes: NodePayload[];
   removed: number[];
   figures: NodeFiguresDiff[];
+}
+
+export interface Expected {
+  by: number | null;
+  of_ten: number | null;
+  not_before: number | null;
 }
 
 export interface Fault {
@@ -415,6 +422,7 @@ export interface Offer {
   refused: Rejection[];
   unmet: string | null;
   reason: string;
+  expected: Expected | null;
 }
 
 export interface OfferedDevice {
@@ -505,6 +513,50 @@ export interface Process {
   slurm_job: string | null;
   condition: "uninterruptible" | "zombie" | null;
   hidden: boolean;
+}
+
+export interface QueueOffer {
+  node_id: string;
+  node: string;
+  uuids: string[];
+  labels: string[];
+  made_at: number;
+  until: number;
+  ssh_host: string | null;
+}
+
+export interface QueueRequest {
+  count: number;
+  min_free_bytes: number;
+  model: string | null;
+  vendor: "amd" | "intel" | "nvidia" | null;
+  where: string;
+  uuids: string[];
+  max_hours: number | null;
+  note: string | null;
+  kind: "page" | "run" | "wait";
+  keep_seconds: number;
+}
+
+export interface QueueRow {
+  id: string;
+  person: string;
+  wants: string;
+  why: string;
+  arrived_at: number;
+  place: number | null;
+  band: "high" | "low" | "normal";
+  request: QueueRequest;
+  offer: QueueOffer | null;
+  expected: Expected;
+  use_hours: number | null;
+  own: boolean;
+}
+
+export interface QueueView {
+  taken_at: number;
+  rows: QueueRow[];
+  person: string | null;
 }
 
 export interface Receipt {
