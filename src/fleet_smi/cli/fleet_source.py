@@ -280,7 +280,7 @@ class HubFleet:
 
     def closings(self) -> "tuple[Closing, ...]":
         """Fetch what is closed to new work."""
-        return self._client.closings()
+        return self.client.closings()
 
     def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
         """Return the GPUs the hub offers, judged by the hub's thresholds, not by ours."""
