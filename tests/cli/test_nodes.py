@@ -9,6 +9,7 @@ import pytest
 
 from fleet_smi.cli import fleet_source
 from fleet_smi.fleet.delivery import Delivery
+from fleet_smi.paths import user_name
 from tests.builders import gpu
 from tests.cli.program import assert_error_line, run_fleet_smi, run_json
 from tests.server.routes.snapshots import snapshot_now
@@ -144,3 +145,39 @@ def test_the_list_shows_the_transport_of_each_node(hub: ThreadedHub, local: dict
     assert "push" in done.stdout
     (node,) = run_json("nodes", "--hub", hub.url, env=local)["nodes"]
     assert (node["node_id"], node["via"]) == ("id-of-gpu01", "push")
+
+
+def test_an_admin_closes_and_opens_what_is_named(hub: ThreadedHub, local: dict[str, str]) -> None:
+    flags = ("--until", "2036-01-01", "--note", "new fan")
+    done = run_fleet_smi("nodes", "close", "gpu01:0", *flags, env=local)
+    who = user_name(os.geteuid())
+    reason = f"closed by {who} until 2036-01-01: new fan"
+    assert done.stdout == f"gpu01:0: {reason}; what runs there goes on\n", done.stderr
+    (verdict,) = [gpu.verdict for node in hub.fleet().nodes for gpu in node.gpus]
+    assert (verdict.state, verdict.reason) == ("leased", reason)
+    listed = run_fleet_smi("nodes", env=local).stdout
+    assert "CLOSED" in listed
+    assert "new fan" in listed
+    assert run_json("nodes", env=local)["closings"][0]["note"] == "new fan"
+    assert run_fleet_smi("nodes", "close", "label:rack=3", env=local).returncode == 0
+    assert run_fleet_smi("nodes", "open", "gpu01", env=local).stdout == "gpu01 is open again\n"
+    again = run_fleet_smi("nodes", "open", "gpu01", env=local)
+    assert_error_line(again, 2, "gpu01 is not closed; closed by label: label:rack=3")
+    assert run_fleet_smi("nodes", "open", "label:rack=3", env=local).returncode == 0
+    assert "CLOSED" not in run_fleet_smi("nodes", env=local).stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, error",
+    [
+        (("nobody",), "no node named nobody"),
+        (("gpu01:7",), "gpu01 has no GPU 7; it has gpu01:0"),
+        (("label:rack",), "write it like label:rack=3"),
+        (("gpu01", "--until", "yesterday"), "is not a point in time to come"),
+        (("gpu01", "--until", "2020-01-01"), "is in the past"),
+    ],
+)
+def test_what_cannot_be_closed_is_said(
+    hub: ThreadedHub, local: dict[str, str], arguments: tuple[str, ...], error: str
+) -> None:
+    assert_error_line(run_fleet_smi("nodes", "close", *arguments, env=local), 2, error)

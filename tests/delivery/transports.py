@@ -16,6 +16,7 @@ from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import DeliveryError, UnsupportedVersion
 from fleet_smi.fleet.delivery import Delivery, Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
+from fleet_smi.hub.closings import ClosingStore
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.figure_delivery import FigureRoute
@@ -259,6 +260,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
             summaries=NodeSummaries(hub.shown),
             problems=ProblemReport(folder, {}, time.time),
             queue=QueueKeeper(hub, QueueStore(engine), QueuePast(None), QueueLimits(10, 100)),
+            closings=ClosingStore(engine),
         )
         self._serving = ExitStack()
         port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))

@@ -85,7 +85,8 @@ def test_every_flag_of_a_command_is_documented_and_no_other(name: str) -> None:
 
 
 def flags_of(parser: argparse.ArgumentParser) -> set[str]:
-    return {flag for action in parser._actions for flag in action.option_strings}
+    shown = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    return {flag for action in shown for flag in action.option_strings}
 
 
 def test_every_order_and_policy_is_documented_and_no_other() -> None:

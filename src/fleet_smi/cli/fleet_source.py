@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fleet_smi.fleet.polled import ShowPartial
     from fleet_smi.hub.state_folder import RunningHub
     from fleet_smi.model.candidates import GpuRequest
+    from fleet_smi.model.closing import Closing
     from fleet_smi.model.fleet import FleetView
     from fleet_smi.model.hub_problems import NodesView, Problems
     from fleet_smi.model.node_summary import FleetOverview
@@ -276,6 +277,10 @@ class HubFleet:
     def problems(self) -> "Problems":
         """Fetch the problems of the hub and the senders that it refuses."""
         return self.client.problems()
+
+    def closings(self) -> "tuple[Closing, ...]":
+        """Fetch what is closed to new work."""
+        return self.client.closings()
 
     def free(self, request: "GpuRequest", *, explain: bool) -> "Offer":
         """Return the GPUs the hub offers, judged by the hub's thresholds, not by ours."""

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,11 +41,36 @@ def run_session(args: argparse.Namespace, options: JobOptions, started_at: float
     return end_like(take_and_run(args, options, started_at))
 
 
+def run_for_other_machine(args: argparse.Namespace, options: JobOptions, started_at: float) -> int:
+    """Like `run_session`, started over ssh by `run --on`: return an exit code in every case.
+
+    That of `--remote` where there are no GPUs: somebody was faster. When the connection is lost,
+    the job gets SIGHUP.
+    """
+    from fleet_smi.errors import Unmet
+
+    parent = os.getppid()
+
+    def end_with_connection() -> None:
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGHUP)  # passed on to the job
+
+    try:
+        status = take_and_run(args, options, started_at, on_tick=end_with_connection)
+    except Unmet as error:
+        say(str(error))
+        return int(args.remote)
+    code = os.waitstatus_to_exitcode(status)
+    # ssh would call every signal a lost connection.
+    return code if code >= 0 else 128 - code
+
+
 def take_and_run(
     args: argparse.Namespace,
     options: JobOptions,
     started_at: float,
     on_start: "Callable[[Leased], None] | None" = None,
+    on_tick: "Callable[[], None] | None" = None,
 ) -> int:
     """Wait, take, run and release; return the wait status of the job."""
     # Before the other imports: the reader process loads the driver meanwhile.
@@ -87,8 +113,14 @@ def take_and_run(
     sys.stdout.flush()
     sys.stderr.flush()
     keeper = LeaseKeeper(folder, leased.locks, details, until)
+
+    def tick() -> None:
+        keeper.check()
+        if on_tick is not None:
+            on_tick()
+
     try:
-        status = run_job(command, environment, keeper.check, _TICK_SECONDS)
+        status = run_job(command, environment, tick, _TICK_SECONDS)
     except FileNotFoundError:
         say(f"{command[0]}: command not found")
         return _NOT_FOUND << 8

@@ -8,19 +8,15 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from fleet_smi.client.connection import HubConnection, Response
-from fleet_smi.client.responses import decode_error, decode_response
+from fleet_smi.client.responses import decode_response, response_error
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import (
-    FleetError,
-    NoPerson,
     NotFound,
-    Refused,
-    Unmet,
-    Unreachable,
     UsageError,
 )
 from fleet_smi.model.accounts import PersonalTokenMade, SessionInfo
 from fleet_smi.model.candidates import GpuRequest
+from fleet_smi.model.closing import Closing, ClosingList
 from fleet_smi.model.fleet import FleetPage, FleetView, NodeView
 from fleet_smi.model.history import Job, Ribbon, Strips
 from fleet_smi.model.history_responses import Occupancies, StorageStatus
@@ -39,7 +35,6 @@ Moment = str | float | datetime
 _QueryValue = str | int | None
 _T = TypeVar("_T")
 _PAGE_NODES = 500
-_ERRORS_BY_CODE: dict[str, type[FleetError]] = {"no_person": NoPerson, "too_many": Unmet}
 
 
 class HubClient:
@@ -120,11 +115,22 @@ class HubClient:
         return self._get("/api/v1/free", Offer, **_offer_query(request, at, explain))
 
     def offers(
-        self, request: GpuRequest, *, at: Moment | None = None, explain: bool = False
+        self,
+        request: GpuRequest,
+        *,
+        at: Moment | None = None,
+        explain: bool = False,
+        on: str | None = None,
+        not_on: str | None = None,
     ) -> BriefOffer | Offer:
-        """The same with no more of each GPU than its name, for many GPUs of a large fleet."""
+        """The same with no more of each GPU than its name, for many GPUs of a large fleet.
+
+        `on` is "any", a node, or nodes by a label ("label:rack=3"), all GPUs on one of them;
+        `not_on` are the ids of nodes to leave out, separated by commas.
+        """
+        query = {**_offer_query(request, at, explain), "on": on, "not_on": not_on}
         try:
-            return self._get("/api/v1/offers", BriefOffer, **_offer_query(request, at, explain))
+            return self._get("/api/v1/offers", BriefOffer, **query)
         except NotFound:  # a hub of an older version
             return self.free(request, at=at, explain=explain)
 
@@ -166,6 +172,22 @@ class HubClient:
     def label(self, node_id: str, **changes: Any) -> None:
         """Change the `name` or `labels` of a node."""
         self._request("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
+
+    def closings(self) -> tuple[Closing, ...]:
+        """What is closed to new work."""
+        try:
+            return self._get("/api/v1/closings", ClosingList).closings
+        except NotFound:  # a hub of an older version
+            return ()
+
+    def close_to_new_work(self, **fields: Any) -> Closing:
+        """Close a node (`node_id`), one of its GPUs (`uuid`) or a `label` to new work."""
+        response = self._request("POST", "/api/v1/closings", fields)
+        return decode_response(response.body, Closing)
+
+    def open_again(self, closing_id: str) -> None:
+        """Remove a closing."""
+        self._request("DELETE", f"/api/v1/closings/{quote(closing_id, safe='')}")
 
     def strips(
         self,
@@ -301,7 +323,7 @@ class HubClient:
         headers = {} if data is None else {"Content-Type": "application/json"}
         response = self._connection.request(method, path, data, headers)
         if response.status >= 300:  # redirects too: the token goes to this hub only
-            raise _error(response, self._connection.url)
+            raise response_error(response, self._connection.url)
         return response
 
 
@@ -326,22 +348,3 @@ def _encode_moment(moment: Moment | None) -> str | None:
     if isinstance(moment, str):
         return to_remote_moment(moment, time.time())
     return f"{moment.timestamp() if isinstance(moment, datetime) else moment:.3f}"
-
-
-def _error(response: Response, url: str) -> FleetError:
-    """The error of an unsuccessful response, with the hub's own message."""
-    error = decode_error(response.body)
-    if error is None:
-        message = f"answered with status {response.status}; is it a fleet-smi hub?"
-    else:
-        message = error.message
-    if error is not None and error.code in _ERRORS_BY_CODE:
-        return _ERRORS_BY_CODE[error.code](f"hub {url}: {message}")
-    # 421: the hub does not answer to this host name.
-    if response.status in (401, 403, 421):
-        return Refused(f"hub {url}: {message}")
-    if response.status in (404, 405):
-        return NotFound(f"hub {url}: {message}")
-    if response.status in (400, 409, 422):
-        return UsageError(f"hub {url}: {message}")
-    return Unreachable(f"hub {url}: {message}")

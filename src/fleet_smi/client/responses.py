@@ -6,11 +6,22 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.errors import Undecodable
+from fleet_smi.client.http1 import Response
+from fleet_smi.errors import (
+    FleetError,
+    NoPerson,
+    NotFound,
+    Refused,
+    Undecodable,
+    Unmet,
+    Unreachable,
+    UsageError,
+)
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.error_text import describe_error
 
 _T = TypeVar("_T")
+_ERRORS_BY_CODE: dict[str, type[FleetError]] = {"no_person": NoPerson, "too_many": Unmet}
 _MAX_MESSAGE_LENGTH = 1000  # the longest of a hub, with its remedies, has half of that
 
 
@@ -61,3 +72,22 @@ def decode_error(body: bytes) -> ErrorResponse | None:
     except Undecodable:
         return None
     return replace(error, message=sanitize_text(error.message, _MAX_MESSAGE_LENGTH))
+
+
+def response_error(response: Response, url: str) -> FleetError:
+    """The error of an unsuccessful response, with the hub's own message."""
+    error = decode_error(response.body)
+    if error is None:
+        message = f"answered with status {response.status}; is it a fleet-smi hub?"
+    else:
+        message = error.message
+    if error is not None and error.code in _ERRORS_BY_CODE:
+        return _ERRORS_BY_CODE[error.code](f"hub {url}: {message}")
+    # 421: the hub does not answer to this host name.
+    if response.status in (401, 403, 421):
+        return Refused(f"hub {url}: {message}")
+    if response.status in (404, 405):
+        return NotFound(f"hub {url}: {message}")
+    if response.status in (400, 409, 422):
+        return UsageError(f"hub {url}: {message}")
+    return Unreachable(f"hub {url}: {message}")

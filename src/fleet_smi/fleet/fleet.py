@@ -59,7 +59,9 @@ class FleetState:
         self._machines = MachineIndex(self._nodes, thresholds)
         self.figure_reports = FigureReports(self._nodes, thresholds, self.apply, self._mark_applied)
         """Applies reports in which only figures differ from the report before."""
-        self.views = NodeViews(self._nodes, self.identities, self.faults, thresholds)
+        self.views = NodeViews(
+            self._nodes, self.identities, self.faults, thresholds, self._mark_dirty
+        )
 
     def apply(
         self,
@@ -312,9 +314,7 @@ class FleetState:
 
     def name_and_labels(self, node_id: str) -> tuple[str, dict[str, str]]:
         """Return the name and the labels of a known node."""
-        node = self._nodes[node_id]
-        own = {} if node.base is None else node.base.labels
-        return node.name, own | node.given_labels
+        return (node := self._nodes[node_id]).name, node.labels
 
     def _mark_applied(self, node_id: str) -> None:
         """Mark a node as changed by a report that could be applied."""

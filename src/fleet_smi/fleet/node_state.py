@@ -120,6 +120,11 @@ class NodeState:
         return self.node_id if self.via is None else self.via.target
 
     @property
+    def labels(self) -> dict[str, str]:
+        """Its own labels, and those that the administrator gave it."""
+        return self.given_labels if self.base is None else self.base.labels | self.given_labels
+
+    @property
     def ssh_host(self) -> str | None:
         """Where ssh reaches it: the ssh target, else an address or the name that it reports."""
         return find_ssh_host(self.vias, self.base)

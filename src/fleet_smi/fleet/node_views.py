@@ -1,7 +1,7 @@
 """Views of nodes, with the warnings that a node does not know of: faults of the hub, shared ids."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -12,6 +12,7 @@ from fleet_smi.fleet.live_node import LiveNode, live_node
 from fleet_smi.fleet.machines import JOIN_AS_NEW, NEW_MACHINE_ID
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeState
+from fleet_smi.model.closing import Closing, apply_closings
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.node_names import NodePlace
 from fleet_smi.model.verdict.thresholds import Thresholds
@@ -30,11 +31,14 @@ class NodeViews:
         identities: NodeIdentities,
         faults: NodeFaults,
         thresholds: Thresholds,
+        on_change: Callable[[str], None],
     ) -> None:
         self._nodes = nodes
         self._identities = identities
         self._faults = faults
         self._thresholds = thresholds
+        self._on_change = on_change
+        self._closings: Sequence[Closing] = ()
         self._unbuilt: set[str] = set()  # nodes whose parts could not be made into a view
 
     def in_order(self, after: NodePlace | None = None) -> list[NodeState]:
@@ -46,6 +50,8 @@ class NodeViews:
         """Return a node in parts."""
         try:
             parts = self._with_twins(node.parts(now, self._thresholds, delay_seconds), now)
+            if self._closings and (closings := self._closings_of(node)):
+                parts = apply_closings(parts, closings, now)
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self._faults.record("view", node.node_id, error)
             parts = NodeParts(node=node.bare_view())
@@ -60,6 +66,8 @@ class NodeViews:
         """Return a node for a comparison; `None` where its `parts` are needed."""
         # Their texts depend on other nodes, and on the hub.
         if self._faults or self._identities.twins(node.node_id):
+            return None
+        if self._closings and self._closings_of(node):
             return None
         return live_node(node, now, self._thresholds, delay_seconds)
 
@@ -81,6 +89,28 @@ class NodeViews:
             self._unbuilt.discard(node_id)
             self._faults.clear("view", node_id)
         return view
+
+    def set_closings(self, closings: Sequence[Closing]) -> None:
+        """Show these closings; the nodes that they cover have changed, and those from before."""
+        before, self._closings = self._closings, closings
+        if closings == before:
+            return
+        changed = [
+            each for each in (*before, *closings) if each not in before or each not in closings
+        ]
+        for node in list(self._nodes.values()):
+            labels = node.labels
+            if any(closing.covers(node.node_id, labels) for closing in changed):
+                self._on_change(node.node_id)
+
+    def closings_of(self, node_id: str) -> Sequence[Closing]:
+        """Return the closings that cover a node, or one of its devices."""
+        node = self._nodes.get(node_id) if self._closings else None
+        return () if node is None else self._closings_of(node)
+
+    def _closings_of(self, node: NodeState) -> list[Closing]:
+        labels = node.labels
+        return [each for each in self._closings if each.covers(node.node_id, labels)]
 
     def device_keys(self) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance, without building a view."""

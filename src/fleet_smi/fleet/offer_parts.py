@@ -25,5 +25,6 @@ def offer_parts(live: LiveNode, now: float) -> NodeParts | None:
         age_seconds=max(0.0, now - node.at),
         silent=False,
         ssh_host=node.ssh_host,
+        labels=node.labels,
     )
     return NodeParts(node=view, gpus=tuple([judged[position] for position in live.order]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fleet_smi.fleet.closed_changes import ClosedChanges
 from fleet_smi.fleet.fleet import FleetChange, FleetState
 from fleet_smi.hub.checkpointing import Checkpointer
 from fleet_smi.hub.history.recording.recorder import HistoryRecorder
@@ -24,6 +25,7 @@ class ChangeOutputs:
         self._history = history
         self._checkpointer = checkpointer
         self._clock = clock
+        self._closed = ClosedChanges()
 
     def pass_on(self, change: FleetChange | None, *, is_recorded: bool) -> None:
         """Pass on the change of a report; `None` is that of one that changed nothing."""
@@ -35,7 +37,8 @@ class ChangeOutputs:
             if change.transitions:
                 self._stream.prioritize(change.node_id)
             if self._history is not None and is_recorded:
-                self._history.record(change)
+                closings = self._fleet.views.closings_of(change.node_id)
+                self._history.record(self._closed.apply(change, closings))
             # It fills a gap below a sequence number that may be called durable already.
             if change.is_late:
                 self._checkpointer.invalidate(change.node_id)

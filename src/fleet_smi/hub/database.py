@@ -131,6 +131,21 @@ def _add_person(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE tokens ADD COLUMN person TEXT"))
 
 
+# What an administrator has closed to new work.
+closings = Table(
+    "closings",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("node_id", Text),
+    Column("uuid", Text),
+    Column("label", Text),
+    Column("until", Float),
+    Column("note", Text, nullable=False),
+    Column("closed_by", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+
 def _create_queue(connection: Connection) -> None:
     queue.create(connection, checkfirst=True)
 
@@ -139,6 +154,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     ended_sessions.create,
     _add_person,
     _create_queue,
+    closings.create,
 )
 """The first migrates version 1 to 2, the next 2 to 3. A new database is created by `metadata`."""
 

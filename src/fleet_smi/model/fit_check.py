@@ -13,7 +13,7 @@ from fleet_smi.model.candidates import (
 from fleet_smi.model.card_size import device_gigabytes, memory_for_request
 from fleet_smi.model.cuda_visibility import visible_uuids
 from fleet_smi.model.fleet import Verdict
-from fleet_smi.model.policies import NEVER_OFFERED, POLICIES, is_offered
+from fleet_smi.model.policies import POLICIES, closing_note, is_barred, is_offered
 from fleet_smi.model.snapshot import Gpu, Instance, Vendor
 from fleet_smi.model.units import format_size
 from fleet_smi.model.verdict.readings import total_memory
@@ -60,8 +60,7 @@ class FitCheck:
             offered = [
                 each
                 for each in node_devices(parts)
-                if each[3].state not in NEVER_OFFERED
-                and offers(each[2], each[3], max_used, thresholds)
+                if not is_barred(each[3]) and offers(each[2], each[3], max_used, thresholds)
             ]
             taken = count_taken(parts) if offered else 0
             for gpu, part, device, verdict in offered:
@@ -142,5 +141,7 @@ class FitCheck:
 
 def _state_and_reason(one: Device) -> str:
     verdict: Verdict = one.verdict
+    if (closed := closing_note(verdict)) is not None:
+        return closed
     by = " by " if verdict.state == "held" and one.device.processes else ": "
     return f"{verdict.state}{by}{verdict.reason}"

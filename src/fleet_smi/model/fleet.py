@@ -23,6 +23,7 @@ NoteKind = Literal[
     "reset_pending",
     "vacated",
     "without_lease",
+    "closed",
 ]
 
 

@@ -1,8 +1,9 @@
 """Parser for points in time: "yesterday 03:12", "-2h", "Mon 09:00", "2026-11-15T03:12".
 
-A zone is a `tzinfo`, or `None` for that of this machine. All are in the past: a time without a
-day is its latest occurrence, and so is a day of the week. Where the clocks were set back, the
-second occurrence is taken; a time that they skipped is refused.
+A zone is a `tzinfo`, or `None` for that of this machine. `parse_moment` reads times of the past: a
+time without a day is its latest occurrence, and so is a day of the week. Where the clocks were set
+back, the second occurrence is taken; a time that they skipped is refused. `parse_upcoming` reads
+times to come, in the same way: the next occurrence, and the first of two.
 """
 
 import re
@@ -23,6 +24,7 @@ _WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _MIN_DAY_LETTERS = 3
 _DAYS_BACK = 15  # two weeks: the clocks may have skipped the time of last week
 _MAX_SHOWN = 40
+_UPCOMING_EXAMPLES = "write it like 'fri 18:00', 'tomorrow 09:00', 18:00, 2026-11-20T18:00 or +2h"
 _EXAMPLES = "write it like 'yesterday 03:12', 2026-11-15T03:12, 14:00, 'Mon 09:00' or -2h"
 
 
@@ -39,6 +41,33 @@ def parse_moment(text: str, now: float, zone: tzinfo | None = None) -> float:
         return _calendar_time(spec, text, now, zone)
     except (ValueError, OverflowError, OSError):  # no such day, no such hour, no such year
         raise UsageError(f"{_shown(text)} is not a point in time: {_EXAMPLES}") from None
+
+
+def parse_upcoming(text: str, now: float, zone: tzinfo | None = None) -> float:
+    """Return a point in time that is to come, as seconds since 1970; raise `UsageError` otherwise.
+
+    "fri 18:00" is the next one, "+2h" in two hours.
+    """
+    spec = text.strip().lower()
+    if found := _EPOCH.fullmatch(spec):
+        return _future(float(found[1]), text, now)
+    if spec == "now":
+        return now
+    if spec.startswith("+") and _LENGTH.fullmatch(spec, 1):
+        return now + _seconds(spec[1:])
+    try:
+        return _upcoming_time(spec, text, now, zone)
+    except (ValueError, OverflowError, OSError):  # no such day, no such hour, no such year
+        message = f"{_shown(text)} is not a point in time to come: {_UPCOMING_EXAMPLES}"
+        raise UsageError(message) from None
+
+
+def parse_length(text: str) -> float:
+    """Return a length of time in seconds: "12h", "1d12h"; raise `UsageError` otherwise."""
+    spec = text.strip()
+    if not _LENGTH.fullmatch(spec):
+        raise UsageError(f"{_shown(text)} is not a length of time: write it like 90min, 12h or 2d")
+    return _seconds(spec)
 
 
 def parse_since(text: str, now: float, zone: tzinfo | None = None) -> float:
@@ -77,20 +106,40 @@ def _calendar_time(spec: str, text: str, now: float, zone: tzinfo | None) -> flo
     return _past(max((at for at in times if at <= now), default=times[0]), text, now)
 
 
-def _days(word: str | None, today: date) -> Sequence[date]:
-    """Return the possible days, the latest first."""
-    back = [today - timedelta(days) for days in range(_DAYS_BACK)]
+def _upcoming_time(spec: str, text: str, now: float, zone: tzinfo | None) -> float:
+    found = _CALENDAR.fullmatch(spec)
+    if found is None or not spec:
+        raise ValueError
+    days = _days(found["day"], datetime.fromtimestamp(now, zone).date(), step=1)
+    if found["hour"] is None:
+        times = [_beginning(day, zone) for day in days]
+    else:
+        clock = time(int(found["hour"]), int(found["minute"]), int(found["second"] or 0))
+        times = [at for day in days for at in _instants(datetime.combine(day, clock), zone)]
+    if not times:
+        raise UsageError(
+            f"{_shown(text)} does not exist on that day: the clocks are set forward over it"
+        )
+    # Where all of them are in the past any will do: `_future` refuses it.
+    return _future(min((at for at in times if at >= now), default=times[0]), text, now)
+
+
+def _days(word: str | None, today: date, step: int = -1) -> Sequence[date]:
+    """Return the possible days, the nearest first; backwards or, with a `step` of 1, forwards."""
+    near = [today + timedelta(step * days) for days in range(_DAYS_BACK)]
     if word is None:
-        return back
-    if word in ("today", "yesterday"):
-        return back[:1] if word == "today" else back[1:2]
+        return near
+    if word == "today":
+        return near[:1]
+    if word == ("yesterday" if step < 0 else "tomorrow"):
+        return near[1:2]
     if word[0].isdecimal():
         return [date.fromisoformat(word)]
     if len(word) < _MIN_DAY_LETTERS:
         raise ValueError
     # An unknown day fails to unpack, with the `ValueError` that the caller expects.
     (weekday,) = [at for at, name in enumerate(_WEEK) if name.startswith(word)]
-    return [day for day in back if day.weekday() == weekday]
+    return [day for day in near if day.weekday() == weekday]
 
 
 def _instants(clock: datetime, zone: tzinfo | None) -> Iterator[float]:
@@ -105,6 +154,12 @@ def _instants(clock: datetime, zone: tzinfo | None) -> Iterator[float]:
 
 def _beginning(day: date, zone: tzinfo | None) -> float:
     return datetime.combine(day, time(), zone).timestamp()
+
+
+def _future(at: float, text: str, now: float) -> float:
+    if at < now:
+        raise UsageError(f"{_shown(text)} is in the past")
+    return at
 
 
 def _past(at: float, text: str, now: float) -> float:

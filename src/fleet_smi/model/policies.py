@@ -19,6 +19,19 @@ Policy = Callable[[Gpu | Instance, Verdict, float, Thresholds], bool]
 """Returns whether a device is offered, given the allowed memory use in percent."""
 
 
+def is_barred(verdict: Verdict) -> bool:
+    """Return whether no policy offers a device, whatever its readings are."""
+    return verdict.state in NEVER_OFFERED or closing_note(verdict) is not None
+
+
+def closing_note(verdict: Verdict) -> str | None:
+    """Return the words of a closing of a device that is in use; `None` if it is not closed."""
+    for note in verdict.notes:
+        if note.kind == "closed":
+            return note.words
+    return None
+
+
 def is_offered(
     device: Gpu | Instance,
     verdict: Verdict,
@@ -28,9 +41,9 @@ def is_offered(
 ) -> bool:
     """Return whether this policy, a key of `POLICIES`, offers the device.
 
-    None offers what is broken, unknown or leased. `max_used_percent` is for "memory" only.
+    None offers what is broken, unknown, leased or closed. `max_used_percent` is for "memory" only.
     """
-    if verdict.state in NEVER_OFFERED:
+    if is_barred(verdict):
         return False
     return POLICIES[policy](device, verdict, max_used_percent, thresholds)
 

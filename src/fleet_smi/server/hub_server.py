@@ -20,6 +20,7 @@ from fleet_smi.fleet.delivery import Source
 from fleet_smi.fleet.fleet import NodeCheckpoint
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.hub import state_folder
+from fleet_smi.hub.closings import ClosingStore
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
 from fleet_smi.hub.node_store import NodeStore
@@ -108,6 +109,8 @@ class HubServer:
             self.queue = build_queue(
                 settings, self.hub, QueueStore(self._engine), self.archive, cluster
             )
+            self.closings = ClosingStore(self._engine, self.hub.clock)
+            self.hub.fleet.views.set_closings(self.closings.current)
             self.remote_writer = build_remote_writer(stack, settings, self.hub, self.state_folder)
             self.problems = self._problem_report(parts.node_store)
             self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
@@ -236,6 +239,7 @@ class HubServer:
             currency=settings.currency,
             problems=self.problems,
             queue=self.queue,
+            closings=self.closings,
             remote_writer=self.remote_writer,
         )
         if services.history is not None:
@@ -274,6 +278,8 @@ class HubServer:
             try:
                 await asyncio.to_thread(self.credentials.refresh)
                 await asyncio.to_thread(self.problems.refresh)
+                await asyncio.to_thread(self.closings.refresh)
+                self.hub.fleet.views.set_closings(self.closings.current)
             except Exception as error:  # noqa: BLE001  # the cached ones stay valid
                 self._refresh_log.record_failure(error)
             else:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from fleet_smi.hub.closings import ClosingStore
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.history.queries.service import HistoryService
 from fleet_smi.hub.hub import Hub
@@ -43,6 +44,7 @@ class Services(Struct, frozen=True, kw_only=True):
     history: HistoryService | None = None
     problems: ProblemReport
     queue: QueueKeeper
+    closings: ClosingStore
     remote_writer: "RemoteWriter | None" = None
     energy_price: float | None = None
     currency: str | None = None

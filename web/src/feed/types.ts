@@ -9,6 +9,7 @@ export interface BriefOffer {
   refused: Rejection[];
   unmet: string | null;
   reason: string;
+  expected: Expected | null;
 }
 
 export interface Candidate {
@@ -26,6 +27,21 @@ export interface Candidate {
   part: number | null;
   node_label: string | null;
   ssh_host: string | null;
+}
+
+export interface Closing {
+  id: string;
+  node_id: string | null;
+  uuid: string | null;
+  label: string | null;
+  until: number | null;
+  note: string;
+  by: string;
+  created_at: number;
+}
+
+export interface ClosingList {
+  closings: Closing[];
 }
 
 export interface CollectorRun {
@@ -51,6 +67,12 @@ export interface Event {
   nodes: NodePayload[];
   removed: number[];
   figures: NodeFiguresDiff[];
+}
+
+export interface Expected {
+  by: number | null;
+  of_ten: number | null;
+  not_before: number | null;
 }
 
 export interface Fault {
@@ -370,7 +392,7 @@ export interface NodesView {
 }
 
 export interface Note {
-  kind: "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
+  kind: "closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
   words: string;
   user: string | null;
   idle_seconds: number | null;
@@ -400,6 +422,7 @@ export interface Offer {
   refused: Rejection[];
   unmet: string | null;
   reason: string;
+  expected: Expected | null;
 }
 
 export interface OfferedDevice {
@@ -490,6 +513,50 @@ export interface Process {
   slurm_job: string | null;
   condition: "uninterruptible" | "zombie" | null;
   hidden: boolean;
+}
+
+export interface QueueOffer {
+  node_id: string;
+  node: string;
+  uuids: string[];
+  labels: string[];
+  made_at: number;
+  until: number;
+  ssh_host: string | null;
+}
+
+export interface QueueRequest {
+  count: number;
+  min_free_bytes: number;
+  model: string | null;
+  vendor: "amd" | "intel" | "nvidia" | null;
+  where: string;
+  uuids: string[];
+  max_hours: number | null;
+  note: string | null;
+  kind: "page" | "run" | "wait";
+  keep_seconds: number;
+}
+
+export interface QueueRow {
+  id: string;
+  person: string;
+  wants: string;
+  why: string;
+  arrived_at: number;
+  place: number | null;
+  band: "high" | "low" | "normal";
+  request: QueueRequest;
+  offer: QueueOffer | null;
+  expected: Expected;
+  use_hours: number | null;
+  own: boolean;
+}
+
+export interface QueueView {
+  taken_at: number;
+  rows: QueueRow[];
+  person: string | null;
 }
 
 export interface Receipt {
@@ -678,5 +745,5 @@ export interface VerdictPayload {
   was: string | null;
   users: string[] | null;
   idle_since: number | null;
-  notes: ("display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
+  notes: ("closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
 }

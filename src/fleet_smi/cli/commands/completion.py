@@ -71,6 +71,8 @@ def _command(line: str, parser: argparse.ArgumentParser) -> _Command:
     flags = {}
     # Private, but argparse has no public way to list the arguments.
     for action in parser._actions:
+        if action.help == argparse.SUPPRESS:
+            continue
         choices = tuple(str(choice) for choice in action.choices or ())
         if not action.option_strings:
             words += choices

@@ -153,6 +153,8 @@ def _ssh_lines(
     """Yield an ssh command per node that opens a shell there with only these GPUs visible."""
     from shlex import quote
 
+    from fleet_smi.cli.ssh_destination import ssh_destination
+
     by_node: dict[str, list[Candidate | OfferedDevice]] = {}
     for candidate in offered:
         by_node.setdefault(candidate.node_id, []).append(candidate)
@@ -162,17 +164,8 @@ def _ssh_lines(
         order = "" if args.uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
         shell = quote(f"{order}CUDA_VISIBLE_DEVICES={visible} exec $SHELL -l")
         # "--": a node chooses its own name, which may look like an option.
-        yield f"ssh -t -- {quote(_destination(args, candidates[0]))} {shell}"
-
-
-def _destination(args: argparse.Namespace, candidate: "Candidate | OfferedDevice") -> str:
-    """Return where ssh reaches a node; never a name that an administrator gave it."""
-    host = candidate.ssh_host or candidate.node
-    # With the user that was given on the command line, if any.
-    targets = (args.ssh or "").split(",")
-    host = next((each for each in targets if each.rpartition("@")[2] == host), host)
-    # ssh takes a port only in a URL; more than one colon is an IPv6 address.
-    return f"ssh://{host}" if host.count(":") == 1 else host
+        destination = ssh_destination(candidates[0], (args.ssh or "").split(","))
+        yield f"ssh -t -- {quote(destination)} {shell}"
 
 
 def _explanation(

@@ -1,13 +1,14 @@
-"""`fleet-smi nodes`: list the nodes of the fleet; rename, label or remove one."""
+"""`fleet-smi nodes`: list the nodes of the fleet; rename, label, remove or close one."""
 
 import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fleet_smi.cli import fleet_source, output
+from fleet_smi.cli import fleet_source, node_closings, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
+    from fleet_smi.model.closing import Closing
     from fleet_smi.model.hub_problems import NodesView, Problems
     from fleet_smi.model.node_summary import FleetOverview, NodeSummary
 
@@ -17,6 +18,8 @@ EXAMPLES = """\
   fleet-smi nodes remove gpu07             the only way for a node to leave the list
   fleet-smi nodes rename gpu07 big-one     change its name in this fleet
   fleet-smi nodes label gpu07 rack=b2      set a label; `rack=` removes it
+  fleet-smi nodes close gpu04:1 --until fri --note 'new fan'   offer it no more until Friday
+  fleet-smi nodes open gpu04:1             offer it again
 """
 
 
@@ -37,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     rename.add_argument("name", help="the new name; empty restores the node's own")
     label.add_argument("labels", nargs="+", metavar="KEY=VALUE")
+    node_closings.add_parsers(actions)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,7 +52,12 @@ def run(args: argparse.Namespace) -> int:
         from fleet_smi.wire.json import to_json
 
         view = _nodes(fleet)
-        document = {"nodes": view.nodes, "problems": view.problems, "refused": view.refused}
+        document = {
+            "nodes": view.nodes,
+            "problems": view.problems,
+            "refused": view.refused,
+            "closings": _closings(fleet),
+        }
         sys.stdout.write(to_json(document, pretty=True).decode() + "\n")
         fleet_source.require_answer(fleet)
         return 0
@@ -57,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
     overview, problems = _overview(fleet)
     paint = Paint(enabled=output.use_colour(args))
-    sys.stdout.write(nodes.render(overview, problems, output.output_columns(), paint))
+    width, closings = output.output_columns(), _closings(fleet)
+    sys.stdout.write(nodes.render(overview, problems, width, paint, closings))
     fleet_source.require_answer(fleet)
     return 0
 
@@ -80,8 +90,14 @@ def _overview(fleet: fleet_source.FleetSource) -> "tuple[FleetOverview, Problems
     return view_overview(fleet.view()), Problems()
 
 
+def _closings(fleet: fleet_source.FleetSource) -> "tuple[Closing, ...]":
+    return fleet.closings() if isinstance(fleet, fleet_source.HubFleet) else ()
+
+
 def _change(args: argparse.Namespace) -> int:
     hub = fleet_source.hub_client(args)
+    if args.action in ("close", "open"):
+        return node_closings.change(args, hub, _find_node)
     node = _find_node(hub.overview(), args.node)
     if args.action == "remove":
         hub.remove(node.node_id)

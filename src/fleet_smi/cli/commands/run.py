@@ -17,6 +17,8 @@ EXAMPLES = """\
   fleet-smi run --nowait -- python eval.py         exit with 1 if none is free now
   fleet-smi run --gpu-ids 2,3 --note 'final run' -- ./train.sh
   fleet-smi run -n 4 --detach -- python train.py   in the background; see `fleet-smi jobs`
+  fleet-smi run --on any -n 2 -- python train.py   on a node with room, over ssh (needs a hub)
+  fleet-smi run --on label:rack=3 -- ./train.sh    on one of these nodes
   fleet-smi run -- docker run --rm --gpus '{docker}' image     docker gets the same GPUs
 
 The command keeps the terminal, signals and exit code. It sees only its GPUs: indices in
@@ -38,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--note", metavar="TEXT", help="what it is for, shown to everybody")
     add("--uuid", action="store_true", help="UUIDs instead of indices in CUDA_VISIBLE_DEVICES")
     add("--print-docker", action="store_true", help="print docker's --gpus for these on stderr")
+    add(
+        "--on", metavar="any|NODE|label:KEY=VALUE", help="on another node, where the hub finds room"
+    )
+    add("--hub", metavar="URL", help="with --on: ask this hub (default: client.hub)")
+    add("--remote", type=int, help=argparse.SUPPRESS)  # started by --on of another machine
     add("--detach", action="store_true", help="in the background, with a log file; see jobs")
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run")
 
@@ -51,6 +58,10 @@ def run(args: argparse.Namespace) -> int:
     if args.max_hours is not None and not 0 < args.max_hours < 10_000:
         raise UsageError(f"--max-hours {args.max_hours:g}: must be more than 0")
     options = _options(args, command)
+    if args.on is not None:
+        from fleet_smi.cli import remote_run
+
+        return remote_run.run_on(args, options)
     if args.detach:
         from fleet_smi.cli import detached_jobs
 
@@ -60,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     from fleet_smi.cli import job_session
 
+    if args.remote is not None:
+        return job_session.run_for_other_machine(args, options, started_at)
     return job_session.run_session(args, options, started_at)
 
 

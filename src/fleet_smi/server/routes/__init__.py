@@ -8,6 +8,7 @@ ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.overview",
     "fleet_smi.server.routes.filter",
     "fleet_smi.server.routes.nodes",
+    "fleet_smi.server.routes.closings",
     "fleet_smi.server.routes.free",
     "fleet_smi.server.routes.queue",
     "fleet_smi.server.routes.people",

@@ -1,6 +1,6 @@
 """`/api/v1/free` and `/api/v1/offers`: which GPUs to take, best first, and why not the others."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.model.candidates import GpuRequest, make_candidate, name_device
 from fleet_smi.model.fleet import JudgedGpu
+from fleet_smi.model.node_choice import nodes_on
 from fleet_smi.model.node_names import make_names_unique
 from fleet_smi.model.queue.estimate import Expected
 from fleet_smi.model.select import BriefOffer, Choice, Offer, choose_devices
@@ -35,7 +36,8 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The flags of `fleet-smi free`; `n=0` requests all there are.
 
     `why=false` leaves out the GPUs that are not offered, which are most of a large fleet.
-    With `at` it is what was free at that moment.
+    With `at` it is what was free at that moment. `on` is `any`, a node by its name or id, or nodes
+    by a label (`label:rack=3`): all GPUs are then on one node; `not_on` are ids to leave out.
     """
 
     n: Annotated[int, Meta(ge=0, le=100_000)] = 0
@@ -45,6 +47,8 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     policy: Literal["free", "no-process", "memory", "load", "context"] = "free"
     max_used: Annotated[float, Meta(ge=0, le=100)] = 20.0
     same_node: bool = False
+    on: Annotated[str, Meta(max_length=400)] | UnsetType = UNSET
+    not_on: Annotated[str, Meta(max_length=8192)] | UnsetType = UNSET
     why: bool = True
     at: MomentText | UnsetType = UNSET
 
@@ -57,8 +61,13 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             vendor=unset_to_none(self.vendor),
             policy=self.policy,
             max_used_percent=self.max_used,
-            same_node=self.same_node,
+            same_node=self.same_node or self.on is not UNSET,
         )
+
+    def choose_nodes(self, nodes: Sequence[NodeParts]) -> Sequence[NodeParts]:
+        """The nodes that are meant; raise `UsageError` if there is none."""
+        on, not_on = unset_to_none(self.on), unset_to_none(self.not_on)
+        return nodes if on is None else nodes_on(nodes, on, not_on or "")
 
 
 async def free(context: RequestContext) -> Response:
@@ -106,7 +115,7 @@ async def _offer_response(
 async def _choose(context: RequestContext, fleet: FleetParts) -> _Chosen:
     query: FreeQuery = context.query
     request, thresholds = query.request(), context.hub.fleet.thresholds
-    queue, nodes = context.services.queue, fleet.nodes
+    queue, nodes = context.services.queue, query.choose_nodes(fleet.nodes)
     if query.at is UNSET:
         person = None if context.identity is None else context.identity.person
         nodes = tuple(hide_offered(nodes, queue, person))

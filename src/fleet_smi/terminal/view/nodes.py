@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fleet_smi.model.closing import Closing, describe_closing
 from fleet_smi.model.hub_problems import Problems
 from fleet_smi.model.node_names import make_names_unique
 from fleet_smi.model.node_summary import FleetOverview, NodeSummary
@@ -21,9 +22,16 @@ _DROPPABLE = ("ID", "LABELS", "AGENT", "DRIVER")
 _Line = list[Span]
 
 
-def render(fleet: FleetOverview, hub: Problems, columns: int, paint: Paint) -> str:
+def render(
+    fleet: FleetOverview,
+    hub: Problems,
+    columns: int,
+    paint: Paint,
+    closings: Sequence[Closing] = (),
+) -> str:
     """Return the whole screen, ending in a newline; no line is wider than `columns`."""
     lines = [*_hub_problem_lines(hub, fleet.taken_at, columns), *_table(fleet, columns)]
+    lines += _closing_lines(closings, fleet, columns)
     lines += _refused_lines(hub, fleet.taken_at, columns)
     return "".join([paint.line(line, columns) + "\n" for line in lines])
 
@@ -53,6 +61,22 @@ def _hub_problem_lines(hub: Problems, now: float, columns: int) -> list[_Line]:
         text = f"! for {since}: {problem.message} ({problem.detail}); {problem.remedy}"
         lines += [[(line, "warn")] for line in wrap(text, columns)]
     return [*lines, []] if lines else []
+
+
+def _closing_lines(closings: Sequence[Closing], fleet: FleetOverview, columns: int) -> list[_Line]:
+    """Return what is closed to new work, by whom, until when and why."""
+    if not closings:
+        return []
+    names = make_names_unique({node.node_id: node.name for node in fleet.nodes})
+    lines: list[_Line] = [[], [("CLOSED", "head")]]
+    for closing in closings:
+        node_id = closing.node_id or ""
+        what = names.get(node_id, node_id) if closing.label is None else f"label:{closing.label}"
+        if closing.uuid is not None:
+            what = f"{what}, {closing.uuid}"
+        text = f"{what}: {describe_closing(closing, fleet.taken_at)}"
+        lines += [[(line, None)] for line in wrap(text, columns)]
+    return lines
 
 
 def _refused_lines(hub: Problems, now: float, columns: int) -> list[_Line]:

@@ -1,0 +1,209 @@
+"""`fleet-smi run --on`: run a job on a node where the hub finds room, over the system's ssh.
+
+The hub says which node, and the lock there decides: where somebody was faster, the next offer is
+tried. The job has the terminal, the directory and the exit code as if it ran here; if the
+connection is lost, it gets SIGHUP as a job in any ssh session does.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from fleet_smi.cli.lease_keeper import WaitMessages, say
+from fleet_smi.cli.ssh_destination import ssh_destination
+from fleet_smi.errors import DeliveryError, Refused, Unmet, UsageError
+
+if TYPE_CHECKING:
+    from fleet_smi.cli.job_session import JobOptions
+    from fleet_smi.client.hub import HubClient
+    from fleet_smi.config import Settings
+    from fleet_smi.model.candidates import Candidate, GpuRequest, OfferedDevice
+
+_POLL_SECONDS = 5.0
+_TICK_SECONDS = 60.0
+_CONNECT_SECONDS = 10
+_SSH_FAILED = 255
+# Exit codes that jobs do not use: beyond those of signals, below that of a failed ssh.
+_CODES = range(200, 250)
+_CONNECTED = ("Authenticated to", "Authentication succeeded", "mux_client_request_session")
+
+
+def run_on(args: argparse.Namespace, options: "JobOptions") -> int:
+    """Run the command on a node of `--on`; return its exit code, or end by its signal."""
+    from fleet_smi import config
+
+    if args.gpu_ids is not None and (args.on == "any" or args.on.startswith("label:")):
+        raise UsageError("--gpu-ids names GPUs of one machine: give --on NODE")
+    settings = config.load(flags={"client.hub": args.hub})
+    room = _Room(args, options)
+    for node in room.nodes():
+        code = _run_there(node, args, options, settings)
+        if code is not None:
+            return code
+        room.leave_out(node)
+    raise Unmet(room.reason)
+
+
+class _Room:
+    """The nodes that the hub offers, one after the other, until one takes the job or time is up."""
+
+    def __init__(self, args: argparse.Namespace, options: "JobOptions") -> None:
+        from fleet_smi.cli.lease_arguments import lease_options
+
+        self._on: str = args.on
+        self._request: GpuRequest = lease_options(args).request
+        self._hub = _offering_client(args)
+        self._timeout_seconds = options.timeout_seconds
+        self._left_out: set[str] = set()
+        self._messages = WaitMessages(self._request.count)
+        self.reason = "no node has room"
+
+    def leave_out(self, node: "Candidate | OfferedDevice") -> None:
+        """Offer other nodes until none is left: this one could not take the job just now."""
+        self._left_out.add(node.node_id)
+
+    def nodes(self) -> Iterator["Candidate | OfferedDevice"]:
+        """Yield a node with room; wait while there is none, at most as long as is allowed."""
+        timeout = self._timeout_seconds
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            found = self._find()
+            if found is not None:
+                yield found
+                continue
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            # Those that were left out may have room again.
+            self._left_out.clear()
+            self._messages(self.reason)
+            pause = _POLL_SECONDS * (0.8 + 0.4 * random.random())  # noqa: S311
+            time.sleep(pause if left is None else min(pause, left))
+
+    def _find(self) -> "Candidate | OfferedDevice | None":
+        try:
+            offer = self._hub.offers(
+                self._request, on=self._on, not_on=",".join(sorted(self._left_out)) or None
+            )
+        except Refused:
+            raise
+        except DeliveryError as error:
+            if self._timeout_seconds == 0:
+                raise
+            self.reason = str(error)  # a hub that is away for a moment
+            return None
+        if offer.unmet is None and offer.offered:
+            return offer.offered[0]
+        self.reason = offer.unmet or "no node has room"
+        return None
+
+
+def _offering_client(args: argparse.Namespace) -> "HubClient":
+    """Return a client for this user; without a login, one who may only view will do."""
+    from fleet_smi.cli.acting import acting_client
+    from fleet_smi.cli.fleet_source import hub_client
+
+    try:
+        return acting_client(args)
+    except Refused as nobody:
+        try:
+            return hub_client(args)
+        except UsageError:
+            raise nobody from None
+
+
+def _run_there(
+    node: "Candidate | OfferedDevice",
+    args: argparse.Namespace,
+    options: "JobOptions",
+    settings: "Settings",
+) -> int | None:
+    """Run the job on a node; return its exit code, `None` where it could not be started there."""
+    from fleet_smi.node.bindings.job_process import end_like, run_job
+
+    unmet = random.choice(_CODES)  # noqa: S311  # no secret
+    script = _script(args, options, node.node, unmet)
+    descriptor, log = tempfile.mkstemp(prefix="fleet-smi-ssh-")
+    os.close(descriptor)
+    say(f"on {node.node_label or node.node}")
+    try:
+        command = _ssh_command(node, script, log, settings)
+        sys.stderr.flush()
+        status = run_job(command, os.environ, lambda: None, _TICK_SECONDS)
+        messages = Path(log).read_text("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        raise UsageError("ssh is not installed here: --on needs it") from None
+    finally:
+        Path(log).unlink(missing_ok=True)
+    code = os.waitstatus_to_exitcode(status)
+    for line in messages:
+        if not line.startswith(("debug", "OpenSSH_")):
+            say(f"{node.node}: {line}")
+    if code in (unmet, unmet + 1):
+        return None
+    connected = any(word in line for line in messages for word in _CONNECTED)
+    return None if code == _SSH_FAILED and not connected else end_like(status)
+
+
+def _ssh_command(
+    node: "Candidate | OfferedDevice", script: str, log: str, settings: "Settings"
+) -> list[str]:
+    config = settings.hub.ssh_config
+    # A terminal only where there is one here: else output would be changed on its way.
+    terminal = "-t" if os.isatty(0) else "-T"
+    return [
+        "ssh",
+        *(("-F", config) if config else ()),
+        *("-o", f"ConnectTimeout={_CONNECT_SECONDS}"),
+        *("-v", "-E", log),  # whether it got there is said nowhere else
+        terminal,
+        "--",
+        ssh_destination(node),
+        f"exec sh -c {quote(script)}",
+    ]
+
+
+def _script(args: argparse.Namespace, options: "JobOptions", node: str, unmet: int) -> str:
+    """Return the shell script that runs there; every word of the user is quoted."""
+    words = ["fleet-smi", "run", "--remote", str(unmet), *_flags(args, options)]
+    words += ["--", *options.command]
+    # Where it is installed for one user, or where it is here; after what the PATH has there.
+    more = f'"$HOME/.local/bin":{quote(os.path.dirname(os.path.abspath(sys.argv[0])))}'  # noqa: PTH100, PTH120
+    return (
+        f"d={quote(os.getcwd())}; "  # noqa: PTH109
+        f'fail() {{ echo fleet-smi: {quote(node)}: "$1" >&2; exit {unmet + 1}; }}; '
+        'cd -- "$d" 2>/dev/null || fail "there is no folder $d"; '
+        f"PATH=$PATH:{more}; export PATH; "
+        'command -v fleet-smi >/dev/null 2>&1 || fail "fleet-smi is not installed there"; '
+        f"exec {' '.join(map(quote, words))}"
+    )
+
+
+def _flags(args: argparse.Namespace, options: "JobOptions") -> list[str]:
+    """Return the flags of `run` on the node."""
+    values = {
+        "--count": args.count,
+        "--min-free": args.min_free,
+        "--model": args.model,
+        "--vendor": args.vendor,
+        "--gpu-ids": args.gpu_ids,
+        "--max-hours": options.max_hours,
+        "--note": options.note,
+    }
+    switches = {
+        "--uuid": options.uuid,
+        "--print-docker": options.print_docker,
+        "--prefer-last": args.prefer_last,
+        "--detach": args.detach,
+        # In the background it waits there; else it goes on to the next offer.
+        "--nowait": not args.detach,
+    }
+    flags = [f"{flag}={value}" for flag, value in values.items() if value is not None]
+    return flags + [flag for flag, is_set in switches.items() if is_set]
