@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from fleet_smi.model.queue.entries import QueueEntry, QueueOffer
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected, PastJobs, estimate
 from fleet_smi.model.queue.occupants import (
-    Occupant,
+    GpuOccupant,
     held_gpus,
     held_hours,
     node_occupants,
@@ -25,7 +25,7 @@ from fleet_smi.model.views import NodeParts
 _MAX_ESTIMATES = 50
 _MAX_OUTLOOKS = 64
 IsEntry = Callable[[QueueEntry], bool]
-Occupants = Mapping[str, Mapping[str, Occupant]]
+Occupants = Mapping[str, Mapping[str, GpuOccupant]]
 
 
 class Situation(NamedTuple):
