@@ -14,6 +14,7 @@ from fleet_smi.model.candidates import device_label, node_devices
 from fleet_smi.model.card_size import device_gigabytes, memory_for_request
 from fleet_smi.model.fit_check import FitCheck
 from fleet_smi.model.fleet import NodeView, Verdict
+from fleet_smi.model.policies import is_closed as is_admin_closed
 from fleet_smi.model.queue.entries import (
     ANYWHERE,
     LABEL_PREFIX,
@@ -120,7 +121,9 @@ class Survey:
             profile = None if instance is None else instance.profile or ""
             kind = Kind(gpu.vendor, gpu.name, profile, total_memory(device))
             self._samples.setdefault(kind, (gpu, instance))
-            is_unusable = verdict.state in _UNUSABLE and not self._ignore_states
+            is_unusable = not self._ignore_states and (
+                verdict.state in _UNUSABLE or is_admin_closed(verdict)
+            )
             closed = is_unusable or is_closed(parts, device.uuid)
             free = verdict.state == "free" and not closed
             label = device_label(parts.node.name, gpu.index, part)
