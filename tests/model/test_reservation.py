@@ -19,6 +19,8 @@ from fleet_smi.model.booking_rules import (
     is_to_be_released,
 )
 from fleet_smi.model.candidates import GpuRequest
+from fleet_smi.model.queue.entries import QueueRequest
+from fleet_smi.model.queue.places import Survey
 from fleet_smi.model.reservation import (
     Reservation,
     check_booking,
@@ -234,3 +236,13 @@ def test_only_what_was_watched_unused_for_half_an_hour_is_released() -> None:
     assert not is_to_be_released(one, later, 5 * MINUTE)  # the hub has just started
     assert not is_to_be_released(booking(used_at=NOON), later, 31 * MINUTE)
     assert not is_to_be_released(booking(hours=0.4), later, 31 * MINUTE)
+
+
+def test_the_queue_offers_kept_gpus_to_their_owner_only() -> None:
+    node = apply_bookings(parts(*[gpu(index) for index in range(4)]), [booking(gpus=3)], NOON)
+    survey, request = Survey([node]), QueueRequest(count=2)
+    free = {
+        person: [len(place.free) for place in survey.places_for(request, person)]
+        for person in ("bob", "maria")
+    }
+    assert free == {"bob": [1], "maria": [4]}

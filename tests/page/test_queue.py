@@ -102,6 +102,22 @@ def test_a_booking_is_made_changed_and_cancelled_by_keyboard(
     assert [one["owner"] for one in listed(booked)] == ["maria"]
 
 
+def test_the_queue_says_who_waits_and_why_and_ones_own_place_can_be_left(
+    booked: ThreadedHub, page: Page
+) -> None:
+    sign_in(page, booked, VIEWER)
+    headers = {"Origin": booked.url}
+    path = f"{booked.url}/api/v1/queue"
+    joined = page.request.post(path, data={"n": 8, "keep_seconds": 600}, headers=headers)
+    assert joined.ok, joined.text()
+    page.goto(f"{booked.url}/#/queue")
+    row = page.get_by_role("row").filter(has_text=VIEWER)
+    expect(row).to_contain_text("8 × any")
+    expect(page.get_by_text("1 person waits for 8 GPUs")).to_be_visible()
+    row.get_by_role("button", name="Leave").click()
+    expect(page.get_by_text("Nobody waits.")).to_be_visible()
+
+
 def test_conflicts_are_shown_with_what_would_fit(booked: ThreadedHub, page: Page) -> None:
     sign_in(page, booked, VIEWER)
     page.goto(f"{booked.url}/#/queue")

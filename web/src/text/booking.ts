@@ -1,6 +1,6 @@
 // Texts of bookings and leases.
 
-import type { BookingCheck, LeaseRow, ReservationInfo } from "../feed/types";
+import type { BookingCheck, Expected, LeaseRow, ReservationInfo } from "../feed/types";
 import type { Scale } from "../state/calendar";
 import { duration, plural } from "./format";
 import { clockTime } from "./time";
@@ -59,6 +59,11 @@ export function conflictTexts({ conflicts }: BookingCheck): string[] {
 /** A kind line to the owner of a booking. */
 export function askOwner({ owner, node, gpus, starts_at, ends_at }: ReservationInfo): string {
   return `Hi ${owner}, you have booked ${plural(gpus, "GPU")} of ${node} (${rangeText(starts_at, ends_at)}). Do you need all of them, all that time? I could use some. Thanks!`;
+}
+
+/** "by Fri 20 Nov 23:00, 7 of 10"; "unknown" where the past does not tell. */
+export function expectedText({ by, of_ten: chance }: Expected): string {
+  return by === null || chance === null ? "unknown" : `by ${whenText(by)}, ${chance} of 10`;
 }
 
 /** "until Mon 23 Nov 09:00", "for 4 min". */

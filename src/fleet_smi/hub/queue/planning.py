@@ -72,7 +72,11 @@ def plan_round(
         return expected.get(entry.id, UNKNOWN).not_before
 
     decisions = plan_queue(
-        settled.entries, hours, lambda each: survey.places(each.request), now, find_start
+        settled.entries,
+        hours,
+        lambda each: survey.places_for(each.request, each.person),
+        now,
+        find_start,
     )
     offered = {each.entry.id: _offered(each, survey, now) for each in decisions if each.uuids}
     after, replaced = _apply(settled.entries, offered)
