@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sim.scenario import Scenario, SimGpu, scenario_env
@@ -28,7 +29,7 @@ class Nodes:
     def __init__(self, folder: Path, driver: Path, network: SshNetwork, hub: ThreadedHub) -> None:
         self.folder = folder
         self._network = network
-        self._hub = hub
+        self.hub = hub
         self.work = folder / "it's a $HOME"
         self.work.mkdir()
         for name in NAMES:
@@ -53,7 +54,7 @@ class Nodes:
         self._network.add_host(name, self._network.start_server(env=env))
         cards = [gpu(index, uuid=f"GPU-{name}-{index}") for index in range(2)]
         labels = {"rack": name[-1]}
-        self._hub.join_and_report(snapshot_now(name, *cards, labels=labels))
+        self.hub.join_and_report(snapshot_now(name, *cards, labels=labels))
 
     def leases(self, name: str) -> Path:
         return self.folder / f"{name}.leases"
@@ -167,3 +168,24 @@ def test_it_waits_for_a_hub_that_is_away_and_says_what_makes_no_sense(nodes: Nod
     assert "waiting for a GPU" in waits.stderr
     del nodes.env["FLEET_SMI_CLIENT_HUB"]
     assert_error_line(nodes.run("--on", "any", "--", "true"), 3, "fleet-smi login")
+
+
+def test_a_person_waits_in_the_queue_and_what_is_closed_is_not_offered(nodes: Nodes) -> None:
+    hub = nodes.hub
+    nodes.env["FLEET_SMI_CLIENT_TOKEN"] = hub.token("viewer", person="alice")
+    with nodes.start("--on", "gpu-a", "-n", "2", "--note", "first", "--", "cat") as first:
+        wait_until(lambda: len(held_uuids(nodes.leases("gpu-a"))) == 2)
+        late = nodes.run("--on", "gpu-a", "-n", "2", "--timeout", "1s", "--", "true")
+        assert (late.returncode, late.stdout) == (1, ""), late.stderr
+        other = nodes.run("--on", "any", "-n", "2", "--", "sh", "-c", "echo $NODE; exit 4")
+        assert (other.returncode, other.stdout) == (4, "gpu-b\n"), other.stderr
+        first.communicate("", timeout=60)
+    assert first.returncode == 0
+    view = msgspec.json.decode(hub.request("GET", "/api/v1/queue").body)
+    assert [row for row in view["rows"] if row.get("place") is not None] == []
+    closing = {"label": "rack=b", "note": "new fan"}
+    admin = hub.token("admin", person="maria")
+    assert hub.request_json("POST", "/api/v1/closings", closing, token=admin).status == 200
+    none = nodes.run("--on", "gpu-b", "--nowait", "--", "true")
+    assert none.returncode == 1, none.stderr
+    assert_error_line(nodes.run("--on", "label:no", "--", "true"), 2, "no node has the label no")

@@ -94,3 +94,17 @@ def test_a_notice_that_cannot_be_sent_does_not_matter(env: dict[str, str]) -> No
     )
     assert (done.returncode, done.stdout) == (0, "1\n")
     assert "no notice to http://127.0.0.1:9/" in done.stderr
+
+
+def test_other_machines_are_looked_at_without_a_hub(env: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    drop = ("agent", "--once", "--drop", str(folder))
+    assert run_fleet_smi(*drop, env=env | {"FLEET_SMI_NODE_NAME": "gpu07"}).returncode == 0
+    fleet = ("wait", "--dir", str(folder))
+    found = run_fleet_smi(*fleet, "--then", "echo $FLEET_SMI_NODE $FLEET_SMI_GPUS", env=env)
+    printed, then = found.stdout.splitlines()
+    # Where ssh reaches it: its name, or its address.
+    assert (found.returncode, printed, then.split()[1:]) == (0, "gpu07:1", ["1"])
+    elsewhere = run_fleet_smi(*fleet, "--on", "gpu08", "--timeout", "0.1s", env=env)
+    assert (elsewhere.returncode, elsewhere.stdout) == (1, "")

@@ -27,6 +27,7 @@ from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.queue.keeper import QueueKeeper, QueueLimits
 from fleet_smi.hub.queue.past import QueuePast
 from fleet_smi.hub.queue.store import QueueStore
+from fleet_smi.hub.reservations import ReservationBook
 from fleet_smi.hub.sources.files import FilesSource
 from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.hub.sources.push import PushSource
@@ -261,6 +262,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
             problems=ProblemReport(folder, {}, time.time),
             queue=QueueKeeper(hub, QueueStore(engine), QueuePast(None), QueueLimits(10, 100)),
             closings=ClosingStore(engine),
+            reservations=ReservationBook(engine, hub),
         )
         self._serving = ExitStack()
         port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))

@@ -8,7 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fleet_smi.errors import UsageError
-from fleet_smi.model.moment import parse_moment, parse_since, to_remote_moment
+from fleet_smi.model.moment import (
+    parse_length,
+    parse_moment,
+    parse_since,
+    parse_upcoming,
+    to_remote_moment,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = st.sampled_from(
@@ -199,3 +205,57 @@ def test_a_future_time_is_never_returned(now: int) -> None:
     tomorrow = datetime.fromtimestamp(now, UTC) + timedelta(days=1)
     with pytest.raises(UsageError, match="in the future"):
         parse_moment(f"{tomorrow:%Y-%m-%d %H:%M}", now, UTC)
+
+
+@pytest.mark.parametrize(
+    "said, meant",
+    [
+        ("fri 18:00", "2026-11-20T18:00"),
+        ("Monday 18:00", "2026-11-16T18:00"),
+        ("mon 09:00", "2026-11-23T09:00"),
+        ("18:00", "2026-11-16T18:00"),
+        ("09:00", "2026-11-17T09:00"),
+        ("tomorrow", "2026-11-17T00:00"),
+        ("tomorrow 9:00", "2026-11-17T09:00"),
+        ("2026-12-01T06:00", "2026-12-01T06:00"),
+        ("+2h", "2026-11-16T12:30:15"),
+        ("+1d12h", "2026-11-17T22:30:15"),
+        ("now", "2026-11-16T10:30:15"),
+        ("sat", "2026-11-21T00:00"),
+    ],
+)
+def test_a_time_to_come_is_parsed(said: str, meant: str) -> None:
+    assert parse_upcoming(said, NOW, BERLIN) == berlin(meant)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("today 09:00", "in the past"),
+        ("2026-11-15", "in the past"),
+        ("1763000000", "in the past"),
+        ("yesterday 18:00", "not a point in time to come"),
+        ("soon", "not a point in time to come"),
+        ("25:00", "not a point in time to come"),
+        ("", "not a point in time to come"),
+    ],
+)
+def test_what_is_no_time_to_come_is_refused(said: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_upcoming(said, NOW, BERLIN)
+
+
+def test_a_time_to_come_on_a_day_whose_clocks_are_set() -> None:
+    before = berlin("2026-10-24T12:00")
+    first = parse_upcoming("sun 02:30", before, BERLIN)
+    assert first == berlin("2026-10-25T02:30")  # the first of the two, in summer time
+    assert parse_upcoming("sun 06:00", before, BERLIN) - before == 19 * 3600
+    with pytest.raises(UsageError, match="set forward"):
+        parse_upcoming("2027-03-28 02:30", before, BERLIN)
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("12h", 43200), ("1d12h", 129600), ("90min", 5400)])
+def test_a_length_of_time_is_parsed(said: str, seconds: int) -> None:
+    assert parse_length(said) == seconds
+    with pytest.raises(UsageError, match="length of time"):
+        parse_length("long")

@@ -12,6 +12,7 @@ VIEWS = {
     "person": ("person/bob", "role=listitem >> role=link"),
     "history": ("history?range=1h", ".blocks > i.busy"),
     "trends": ("trends?range=24h", "text=Idle by person"),
+    "queue": ("queue", "text=No GPU is leased"),
     "node": ("node/id-of-gpu01", "figure canvas"),
     "gpu": ("gpu/GPU-of-alice", "figure canvas"),
     "sign in": ("signin", "input[type=password]"),

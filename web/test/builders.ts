@@ -34,6 +34,7 @@ export function node(number: number, gpus: GpuPayload[] = [gpu(0)]): NodePayload
     labels: {},
     driver_version: "550.90.07",
     site: null,
+    bookings: [],
     gpus,
   };
 }

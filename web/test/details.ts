@@ -46,6 +46,7 @@ export function node(gpus: JudgedGpu[], fields: Partial<NodeView> = {}): NodeVie
     agent_version: null,
     host: HOST,
     runs: [],
+    bookings: [],
     gpus,
     ...fields,
   };

@@ -17,7 +17,7 @@ export function sizedGpu(index: number, state: State, mebibytes: number | null):
 export function fleetOf(nodes: Record<string, GpuPayload[]>): Fleet {
   const fleet = new Fleet();
   const infos = Object.entries(nodes).map(([name, gpus], number) => ({
-    number, node_id: name, name, silent: false, via: null, trouble: null, warnings: 0, ssh_host: null, labels: {}, driver_version: null, site: null, gpus,
+    number, node_id: name, name, silent: false, via: null, trouble: null, warnings: 0, ssh_host: null, labels: {}, driver_version: null, site: null, bookings: [], gpus,
   }));
   fleet.apply("fleet", {
     taken_at: 100,

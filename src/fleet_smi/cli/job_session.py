@@ -94,7 +94,8 @@ def take_and_run(
     wanted = lease_options(args)
     taker = LeaseTaker(folder, fleet.view, fleet.thresholds, wanted, details, started_at)
     show = WaitMessages(wanted.request.count)
-    if not may_have_hub(args, settings):
+    # Started by `run --on`, it has had its turn in the queue already.
+    if getattr(args, "remote", None) is not None or not may_have_hub(args, settings):
         leased = taker.wait(options.timeout_seconds, show)
     else:
         from fleet_smi.cli.queue_wait import take_in_turn

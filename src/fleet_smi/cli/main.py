@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "jobs": "list, follow or cancel your jobs that `run --detach` started here",
     "claim": "lease the GPUs on which a process of yours already runs",
     "leases": "list who has leased which GPU, and who uses one without a lease",
+    "reserve": "book GPUs of a node for a time; list, change, cancel (needs a hub)",
     "release": "give back what `claim` or `free --hold` has leased",
     "login": "log in at a hub, for commands that act in your name",
     "logout": "revoke and forget the token of `login`",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fleet_smi.cli.job_session import JobOptions
     from fleet_smi.node.leasing import Leased, LeaseOptions, LeaseTaker
 
-_POLL_SECONDS = 2.0
+_POLL_SECONDS, _POLL_SECONDS_PER_PLACE = 2.0, 0.25
 _RETRY_SECONDS = 10.0
 _HUB_TIMEOUT_SECONDS = 5.0
 _MAX_UUIDS = 512
@@ -137,6 +137,11 @@ def take_in_turn(
     return leased
 
 
+def _poll_seconds(row: QueueRow) -> float:
+    """How soon to ask again: who stands far behind is not offered anything in a moment."""
+    return min(_RETRY_SECONDS, _POLL_SECONDS + _POLL_SECONDS_PER_PLACE * (row.place or 0))
+
+
 class Deadline:
     """The end of a wait; without one it is never over."""
 
@@ -176,7 +181,7 @@ def _take_in_turn(
             show(reason)
         elif (news := place.news(row)) is not None:
             show(news)
-        deadline.pause(_POLL_SECONDS, reason)
+        deadline.pause(_poll_seconds(row), reason)
 
 
 def wait_for_offer(
@@ -200,7 +205,7 @@ def wait_for_offer(
             reason = f"{error}; trying again"
             show(reason)
         else:
-            has_answered, pause = True, _POLL_SECONDS
+            has_answered, pause = True, _poll_seconds(row)
             if row.offer is not None:
                 place.answer(taken=True)
                 return row

@@ -10,21 +10,24 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from fleet_smi.cli.lease_keeper import WaitMessages, say
 from fleet_smi.cli.ssh_destination import ssh_destination
-from fleet_smi.errors import DeliveryError, Refused, Unmet, UsageError
+from fleet_smi.errors import DeliveryError, NotFound, Refused, Unmet, UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.cli.job_session import JobOptions
+    from fleet_smi.cli.queue_wait import QueuePlace
+    from fleet_smi.cli.ssh_destination import SshNode
     from fleet_smi.client.hub import HubClient
     from fleet_smi.config import Settings
-    from fleet_smi.model.candidates import Candidate, GpuRequest, OfferedDevice
+    from fleet_smi.model.candidates import GpuRequest
 
 _POLL_SECONDS = 5.0
 _TICK_SECONDS = 60.0
@@ -52,50 +55,95 @@ def run_on(args: argparse.Namespace, options: "JobOptions") -> int:
 
 
 class _Room:
-    """The nodes that the hub offers, one after the other, until one takes the job or time is up."""
+    """The nodes that the hub offers, one after the other, until one takes the job or time is up.
+
+    A person waits in the queue of the hub. Who is nobody there, with a token that may only view,
+    looks again and again.
+    """
 
     def __init__(self, args: argparse.Namespace, options: "JobOptions") -> None:
         from fleet_smi.cli.lease_arguments import lease_options
+        from fleet_smi.cli.queue_wait import Deadline
 
         self._on: str = args.on
-        self._request: GpuRequest = lease_options(args).request
-        self._hub = _offering_client(args)
-        self._timeout_seconds = options.timeout_seconds
+        self._request: GpuRequest = replace(
+            lease_options(args).request, cuda_visible_devices=None, same_node=True
+        )
+        self._hub, is_person = _offering_client(args)
+        self._place = self._join(options) if is_person else None
+        self._deadline = Deadline(options.timeout_seconds)
+        self._is_patient = options.timeout_seconds != 0
         self._left_out: set[str] = set()
         self._messages = WaitMessages(self._request.count)
         self.reason = "no node has room"
 
-    def leave_out(self, node: "Candidate | OfferedDevice") -> None:
+    def leave_out(self, node: "SshNode") -> None:
         """Offer other nodes until none is left: this one could not take the job just now."""
         self._left_out.add(node.node_id)
 
-    def nodes(self) -> Iterator["Candidate | OfferedDevice"]:
+    def nodes(self) -> Iterator["SshNode"]:
         """Yield a node with room; wait while there is none, at most as long as is allowed."""
-        timeout = self._timeout_seconds
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            found = self._find()
-            if found is not None:
-                yield found
-                continue
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            # Those that were left out may have room again.
-            self._left_out.clear()
-            self._messages(self.reason)
-            pause = _POLL_SECONDS * (0.8 + 0.4 * random.random())  # noqa: S311
-            time.sleep(pause if left is None else min(pause, left))
-
-    def _find(self) -> "Candidate | OfferedDevice | None":
+        found = self._find()  # at first, to say at once that there is no such node or label
         try:
-            offer = self._hub.offers(
-                self._request, on=self._on, not_on=",".join(sorted(self._left_out)) or None
-            )
+            while True:
+                # Another one at once, where the last could not be used; else in turn.
+                if self._place is not None and not self._left_out:
+                    found = self._wait_in_queue()
+                if found is not None:
+                    yield found
+                elif self._is_patient:
+                    # Those that were left out may have room again.
+                    self._left_out.clear()
+                    self._messages(self.reason)
+                    pause = _POLL_SECONDS * (0.8 + 0.4 * random.random())  # noqa: S311
+                    self._deadline.pause(pause, self.reason)
+                else:
+                    return
+                found = self._find()
+        except Unmet as error:
+            self.reason = str(error)
+        finally:
+            if self._place is not None:
+                self._place.leave()
+
+    def _join(self, options: "JobOptions") -> "QueuePlace":
+        from fleet_smi.cli.queue_wait import QueuePlace
+        from fleet_smi.model.queue.entries import ANYWHERE, LABEL_PREFIX, NODE_PREFIX, QueueRequest
+
+        is_prefixed = self._on == ANYWHERE or self._on.startswith((LABEL_PREFIX, NODE_PREFIX))
+        wanted = QueueRequest(
+            count=self._request.count,
+            min_free_bytes=self._request.min_free_bytes,
+            model=self._request.model,
+            vendor=self._request.vendor,
+            where=self._on if is_prefixed else f"{NODE_PREFIX}{self._on}",
+            max_hours=options.max_hours,
+            note=options.note,
+        )
+        return QueuePlace(self._hub, wanted)
+
+    def _wait_in_queue(self) -> "SshNode | None":
+        from fleet_smi.cli.queue_wait import wait_for_offer
+
+        if self._place is None:
+            return None
+        try:
+            return wait_for_offer(self._place, self._deadline.left, self._messages).offer
+        except (NotFound, Refused) as error:
+            # A hub without a queue, or one that does not know who this is.
+            say(f"not in the queue of the hub, only looking: {error}")
+            self._place = None
+            return self._find()
+
+    def _find(self) -> "SshNode | None":
+        """Return a node with room now, but none of those that were left out."""
+        not_on = ",".join(sorted(self._left_out)) or None
+        try:
+            offer = self._hub.offers(self._request, on=self._on, not_on=not_on)
         except Refused:
             raise
         except DeliveryError as error:
-            if self._timeout_seconds == 0:
+            if not self._is_patient:
                 raise
             self.reason = str(error)  # a hub that is away for a moment
             return None
@@ -105,22 +153,22 @@ class _Room:
         return None
 
 
-def _offering_client(args: argparse.Namespace) -> "HubClient":
-    """Return a client for this user; without a login, one who may only view will do."""
+def _offering_client(args: argparse.Namespace) -> "tuple[HubClient, bool]":
+    """Return a client, and whether it is this user's own: without a login, to view will do."""
     from fleet_smi.cli.acting import acting_client
     from fleet_smi.cli.fleet_source import hub_client
 
     try:
-        return acting_client(args)
+        return acting_client(args), True
     except Refused as nobody:
         try:
-            return hub_client(args)
+            return hub_client(args), False
         except UsageError:
             raise nobody from None
 
 
 def _run_there(
-    node: "Candidate | OfferedDevice",
+    node: "SshNode",
     args: argparse.Namespace,
     options: "JobOptions",
     settings: "Settings",
@@ -132,7 +180,7 @@ def _run_there(
     script = _script(args, options, node.node, unmet)
     descriptor, log = tempfile.mkstemp(prefix="fleet-smi-ssh-")
     os.close(descriptor)
-    say(f"on {node.node_label or node.node}")
+    say(f"on {node.node}")
     try:
         command = _ssh_command(node, script, log, settings)
         sys.stderr.flush()
@@ -152,9 +200,7 @@ def _run_there(
     return None if code == _SSH_FAILED and not connected else end_like(status)
 
 
-def _ssh_command(
-    node: "Candidate | OfferedDevice", script: str, log: str, settings: "Settings"
-) -> list[str]:
+def _ssh_command(node: "SshNode", script: str, log: str, settings: "Settings") -> list[str]:
     config = settings.hub.ssh_config
     # A terminal only where there is one here: else output would be changed on its way.
     terminal = "-t" if os.isatty(0) else "-T"

@@ -1,13 +1,21 @@
 """Where the system's ssh reaches a node that the hub offers."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from fleet_smi.model.candidates import Candidate, OfferedDevice
+from typing import Protocol
 
 
-def ssh_destination(candidate: "Candidate | OfferedDevice", targets: Sequence[str] = ()) -> str:
+class SshNode(Protocol):
+    """What is known of a node that is offered."""
+
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def ssh_host(self) -> str | None: ...
+
+
+def ssh_destination(candidate: SshNode, targets: Sequence[str] = ()) -> str:
     """Return the destination for ssh; never a name that an administrator gave the node.
 
     `targets` are hosts that were given on the command line, perhaps with a user.

@@ -34,7 +34,7 @@ Moment = str | float | datetime
 """A moment as text ("-2h", "yesterday 03:12"), seconds since 1970, or a `datetime`."""
 _QueryValue = str | int | None
 _T = TypeVar("_T")
-_PAGE_NODES = 500
+_PAGE_NODES, _JSON = 500, {"Content-Type": "application/json"}
 
 
 class HubClient:
@@ -81,12 +81,12 @@ class HubClient:
     def create_personal_token(self, name: str, password: str, note: str) -> PersonalTokenMade:
         """Exchange a name and a password for a personal token."""
         body = {"name": name, "password": password, "note": note}
-        response = self._request("POST", "/api/v1/personal-tokens", body)
+        response = self.send("POST", "/api/v1/personal-tokens", body)
         return decode_response(response.body, PersonalTokenMade)
 
     def revoke_current_token(self) -> None:
         """Revoke the personal token that this client uses."""
-        self._request("DELETE", "/api/v1/personal-tokens/current")
+        self.send("DELETE", "/api/v1/personal-tokens/current")
 
     def fleet(self, at: Moment | None = None, **filters: str | None) -> FleetView:
         """The whole fleet, or what the hub selects by `user`, `node`, `state` and `filter`.
@@ -167,11 +167,11 @@ class HubClient:
 
     def remove(self, node_id: str) -> None:
         """Remove a node, its data and its credential."""
-        self._request("DELETE", f"/api/v1/nodes/{quote(node_id, safe='')}")
+        self.send("DELETE", f"/api/v1/nodes/{quote(node_id, safe='')}")
 
     def label(self, node_id: str, **changes: Any) -> None:
         """Change the `name` or `labels` of a node."""
-        self._request("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
+        self.send("PATCH", f"/api/v1/nodes/{quote(node_id, safe='')}", changes)
 
     def closings(self) -> tuple[Closing, ...]:
         """What is closed to new work."""
@@ -182,12 +182,12 @@ class HubClient:
 
     def close_to_new_work(self, **fields: Any) -> Closing:
         """Close a node (`node_id`), one of its GPUs (`uuid`) or a `label` to new work."""
-        response = self._request("POST", "/api/v1/closings", fields)
+        response = self.send("POST", "/api/v1/closings", fields)
         return decode_response(response.body, Closing)
 
     def open_again(self, closing_id: str) -> None:
         """Remove a closing."""
-        self._request("DELETE", f"/api/v1/closings/{quote(closing_id, safe='')}")
+        self.send("DELETE", f"/api/v1/closings/{quote(closing_id, safe='')}")
 
     def strips(
         self,
@@ -270,16 +270,16 @@ class HubClient:
             "kind": request.kind,
             "keep_seconds": request.keep_seconds,
         }
-        return decode_response(self._request("POST", "/api/v1/queue", body).body, QueueRow)
+        return decode_response(self.send("POST", "/api/v1/queue", body).body, QueueRow)
 
     def keep_request(self, request_id: str, **changes: Any) -> QueueRow:
         """Keep a request, with `taken` or `declined` answer its offer, or change it."""
         path = f"/api/v1/queue/{quote(request_id, safe='')}"
-        return decode_response(self._request("PATCH", path, changes).body, QueueRow)
+        return decode_response(self.send("PATCH", path, changes).body, QueueRow)
 
     def cancel_request(self, request_id: str) -> None:
         """Remove a request from the queue."""
-        self._request("DELETE", f"/api/v1/queue/{quote(request_id, safe='')}")
+        self.send("DELETE", f"/api/v1/queue/{quote(request_id, safe='')}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -316,13 +316,13 @@ class HubClient:
     def _get(self, path: str, response_type: type[_T], **query: _QueryValue) -> _T:
         given = {name: value for name, value in query.items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
-        return decode_response(self._request("GET", target).body, response_type)
+        return decode_response(self.send("GET", target).body, response_type)
 
-    def _request(self, method: str, path: str, body: Any = None) -> Response:
+    def send(self, method: str, path: str, body: Any = None, accepted: int = 0) -> Response:
+        """Send a request; raise for a status other than success or the `accepted` one."""
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if data is None else {"Content-Type": "application/json"}
-        response = self._connection.request(method, path, data, headers)
-        if response.status >= 300:  # redirects too: the token goes to this hub only
+        response = self._connection.request(method, path, data, _JSON if data else {})
+        if response.status >= 300 and response.status != accepted:  # also redirects, elsewhere
             raise response_error(response, self._connection.url)
         return response
 

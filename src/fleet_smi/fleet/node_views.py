@@ -12,9 +12,11 @@ from fleet_smi.fleet.live_node import LiveNode, live_node
 from fleet_smi.fleet.machines import JOIN_AS_NEW, NEW_MACHINE_ID
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeState
+from fleet_smi.model.booked_gpus import apply_bookings
 from fleet_smi.model.closing import Closing, apply_closings
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.node_names import NodePlace
+from fleet_smi.model.reservation import Reservation
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.views import NodeParts, build_node_view
 
@@ -39,6 +41,7 @@ class NodeViews:
         self._thresholds = thresholds
         self._on_change = on_change
         self._closings: Sequence[Closing] = ()
+        self._reservations: Mapping[str, Sequence[Reservation]] = {}
         self._unbuilt: set[str] = set()  # nodes whose parts could not be made into a view
 
     def in_order(self, after: NodePlace | None = None) -> list[NodeState]:
@@ -52,6 +55,8 @@ class NodeViews:
             parts = self._with_twins(node.parts(now, self._thresholds, delay_seconds), now)
             if self._closings and (closings := self._closings_of(node)):
                 parts = apply_closings(parts, closings, now)
+            if (booked := self._reservations.get(node.node_id)) is not None:
+                parts = apply_bookings(parts, booked, now)
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self._faults.record("view", node.node_id, error)
             parts = NodeParts(node=node.bare_view())
@@ -68,6 +73,9 @@ class NodeViews:
         if self._faults or self._identities.twins(node.node_id):
             return None
         if self._closings and self._closings_of(node):
+            return None
+        # Which free GPUs are kept for a booking depends on all GPUs of the node.
+        if node.node_id in self._reservations:
             return None
         return live_node(node, now, self._thresholds, delay_seconds)
 
@@ -111,6 +119,12 @@ class NodeViews:
     def _closings_of(self, node: NodeState) -> list[Closing]:
         labels = node.labels
         return [each for each in self._closings if each.covers(node.node_id, labels)]
+
+    def set_reservations(self, reservations: Mapping[str, Sequence[Reservation]]) -> None:
+        """Show these bookings, by node id; the nodes whose bookings may differ have changed."""
+        before, self._reservations = self._reservations, reservations
+        for node_id in (before.keys() | reservations.keys()) & self._nodes.keys():
+            self._on_change(node_id)
 
     def device_keys(self) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance, without building a view."""

@@ -110,6 +110,10 @@ class CredentialCache:
         """Whether this node has a credential of its own."""
         return node_id in self._node_digests
 
+    def has_user(self, name: str) -> bool:
+        """Whether this is the name of an account."""
+        return name in self._users
+
     def revoked_node(self, token: str) -> Token | None:
         """The credential of a node that was revoked; `None` for any other token."""
         return self._revoked.get(credential_digest(token))

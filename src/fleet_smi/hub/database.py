@@ -20,7 +20,6 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Table,
     Text,
     create_engine,
@@ -35,6 +34,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from fleet_smi.errors import StateError
+from fleet_smi.hub import state_metadata
+from fleet_smi.hub.reservation_tables import calendar_feeds, reservations
 from fleet_smi.paths import ensure_private_folder
 
 DATABASE_FILE = "hub.db"
@@ -57,7 +58,7 @@ _REMEDY = (
     "the hub then starts empty, and every node and viewer needs a new token"
 )
 
-metadata = MetaData()
+metadata = state_metadata.metadata
 # Single named values: the schema version, the secret of sessions, the revision of credentials.
 facts = Table(
     "facts",
@@ -150,11 +151,23 @@ def _create_queue(connection: Connection) -> None:
     queue.create(connection, checkfirst=True)
 
 
+_RESERVATIONS_REVISION = {"name": "reservations_revision", "value": "0"}
+
+
+def add_reservations(connection: Connection) -> None:
+    """Add the tables of reservations."""
+    reservations.create(connection, checkfirst=True)
+    calendar_feeds.create(connection, checkfirst=True)
+    if read_fact(connection, "reservations_revision") is None:
+        connection.execute(insert(facts).values(_RESERVATIONS_REVISION))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     ended_sessions.create,
     _add_person,
     _create_queue,
     closings.create,
+    add_reservations,
 )
 """The first migrates version 1 to 2, the next 2 to 3. A new database is created by `metadata`."""
 
@@ -170,6 +183,7 @@ def initial_facts() -> list[dict[str, str]]:
         {"name": "schema", "value": str(schema_version())},
         {"name": "session_secret", "value": secrets.token_urlsafe(32)},
         {"name": "credentials_revision", "value": secrets.token_hex(8)},
+        _RESERVATIONS_REVISION,
     ]
 
 
@@ -279,7 +293,7 @@ def migrate_schema(
     for migrate in migrations[version - 1 :]:
         migrate(connection)
     if version < newest:
-        _set_fact(connection, "schema", str(newest))
+        set_fact(connection, "schema", str(newest))
 
 
 def bump_credentials_revision(connection: Connection) -> None:
@@ -287,10 +301,11 @@ def bump_credentials_revision(connection: Connection) -> None:
 
     To be called in the transaction of the change, so that none is seen without the other.
     """
-    _set_fact(connection, "credentials_revision", secrets.token_hex(8))
+    set_fact(connection, "credentials_revision", secrets.token_hex(8))
 
 
-def _set_fact(connection: Connection, name: str, value: str) -> None:
+def set_fact(connection: Connection, name: str, value: str) -> None:
+    """Set a value of the table of single named values, which is there."""
     connection.execute(update(facts).where(facts.c.name == name).values(value=value))
 
 

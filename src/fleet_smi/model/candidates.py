@@ -20,7 +20,8 @@ class GpuRequest(Struct, frozen=True, kw_only=True):
     `model` are words that the model's name must contain, `node` is a regular expression for node
     names. Only GPUs of one vendor are offered, because programs and indices are specific to one:
     the requested vendor, else NVIDIA where there is any. `cuda_visible_devices` is that variable
-    of the caller, for its own machine: NVIDIA GPUs outside it are not offered.
+    of the caller, for its own machine: NVIDIA GPUs outside it are not offered. `person` is who
+    asks: free GPUs that are kept for the bookings of others are not offered.
     """
 
     count: int = 0
@@ -32,6 +33,7 @@ class GpuRequest(Struct, frozen=True, kw_only=True):
     max_used_percent: float = 20.0
     vendor: Vendor | None = None
     cuda_visible_devices: str | None = None
+    person: str | None = None
 
 
 class Device(Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi.model.fleet import Note, Verdict
+from fleet_smi.model.policies import CLOSED_BY
 from fleet_smi.model.snapshot import Gpu
 from fleet_smi.model.views import NodeParts
 
@@ -59,7 +60,7 @@ class ClosingList(Struct, frozen=True, kw_only=True):
 def describe_closing(closing: Closing, now: float, zone: tzinfo | None = None) -> str:
     """Return who closed it, until when and why: "closed by maria until Friday: new fan"."""
     until = "" if closing.until is None else f" until {_when(closing.until, now, zone)}"
-    return f"closed by {closing.by}{until}" + (f": {closing.note}" if closing.note else "")
+    return f"{CLOSED_BY}{closing.by}{until}" + (f": {closing.note}" if closing.note else "")
 
 
 def apply_closings(parts: NodeParts, closings: Iterable[Closing], now: float) -> NodeParts:

@@ -14,6 +14,7 @@ from fleet_smi.model.card_size import device_gigabytes, memory_for_request
 from fleet_smi.model.cuda_visibility import visible_uuids
 from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.policies import POLICIES, closing_note, is_barred, is_offered
+from fleet_smi.model.reservation import NodeBooking
 from fleet_smi.model.snapshot import Gpu, Instance, Vendor
 from fleet_smi.model.units import format_size
 from fleet_smi.model.verdict.readings import total_memory
@@ -21,6 +22,7 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.views import NodeParts
 
 NOT_VISIBLE = "free, but not in CUDA_VISIBLE_DEVICES"
+BOOKED = "free, but booked by "
 _OTHER_KIND = "free, but whole GPUs and MIG instances are not mixed"
 # In order of preference, where no vendor is requested.
 _VENDORS: tuple[Vendor, ...] = ("nvidia", "amd", "intel")
@@ -51,6 +53,7 @@ class FitCheck:
         self._is_full_name = self._has_full_name()
         self._vendor = request.vendor or self._usual_vendor()
         self._hidden = self._hidden_by_cuda()
+        self._kept = _kept_for_others(self._nodes, request.person)
 
     def fitting(self) -> Iterator[Device]:
         """Yield the devices that meet the request, in the order of the nodes."""
@@ -92,6 +95,8 @@ class FitCheck:
             return f"of another vendor: request it with --vendor {one.gpu.vendor}"
         if one.uuid in self._hidden:
             return NOT_VISIBLE
+        if self._kept and (kept := self._kept.get((one.node.node_id, one.gpu.uuid))):
+            return kept
         if not needed:
             return None
         free = one.free_memory_bytes
@@ -137,6 +142,29 @@ class FitCheck:
         uuids = [gpu.uuid for gpu in gpus]
         uuids += [instance.uuid for gpu in gpus for instance in gpu.instances]
         return frozenset(uuids) - visible_uuids(self._request.cuda_visible_devices, gpus)
+
+
+def _kept_for_others(nodes: Sequence[NodeParts], person: str | None) -> dict[tuple[str, str], str]:
+    """Return the free GPUs that are kept for the bookings of others, and why."""
+    kept: dict[tuple[str, str], str] = {}
+    for parts in nodes:
+        for booking in parts.node.bookings:
+            if booking.kept and booking.owner != person:
+                kept.update(_kept(parts, booking))
+    return kept
+
+
+def _kept(parts: NodeParts, booking: NodeBooking) -> dict[tuple[str, str], str]:
+    notes = {
+        gpu.uuid: note.words
+        for gpu, verdict in parts.gpus
+        for note in verdict.notes
+        if note.kind == "booked"
+    }
+    return {
+        (parts.node.node_id, uuid): f"free, but {notes.get(uuid, f'booked by {booking.owner}')}"
+        for uuid in booking.kept
+    }
 
 
 def _state_and_reason(one: Device) -> str:

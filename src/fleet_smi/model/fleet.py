@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from fleet_smi.model.reservation import NodeBooking
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Instance
 from fleet_smi.model.units import format_duration
 
@@ -24,13 +25,15 @@ NoteKind = Literal[
     "vacated",
     "without_lease",
     "closed",
+    "booked",
 ]
 
 
 class Note(Struct, frozen=True, gc=False):
     """A remark that does not change the state: "shared by 2".
 
-    One about an idle user beside a busy one has the name, and for how long.
+    One about an idle user beside a busy one has the name, and for how long; one about a booking
+    has the name of its owner.
     """
 
     kind: NoteKind
@@ -84,7 +87,8 @@ class NodeView(Struct, frozen=True, kw_only=True, gc=False):
     is ahead of the node's, where that is worth a warning. `missing_reports` is how many of its
     numbered reports never arrived. `ssh_host` is where `ssh` reaches it, as far as is known: its
     `name` may be one that an administrator gave it, and resolve nowhere. `site` is the name of
-    the site whose hub it reports to, where that is another one.
+    the site whose hub it reports to, where that is another one. `bookings` are its reservations
+    that are active or start soon.
     """
 
     node_id: str
@@ -105,6 +109,7 @@ class NodeView(Struct, frozen=True, kw_only=True, gc=False):
     agent_version: str | None = None
     host: Host = Host()
     runs: tuple[CollectorRun, ...] = ()
+    bookings: tuple[NodeBooking, ...] = ()
     gpus: tuple[JudgedGpu, ...] = ()
 
     @property

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from fleet_smi.errors import UsageError
 from fleet_smi.model.node_names import make_names_unique
+from fleet_smi.model.queue.entries import ANYWHERE, LABEL_PREFIX, NODE_PREFIX
+from fleet_smi.model.queue.places import is_place
 from fleet_smi.model.views import NodeParts
-
-ANY = "any"
-LABEL = "label:"
 
 
 def nodes_on(nodes: Sequence[NodeParts], on: str, not_on: str = "") -> list[NodeParts]:
@@ -15,16 +14,16 @@ def nodes_on(nodes: Sequence[NodeParts], on: str, not_on: str = "") -> list[Node
 
     A node is named as `fleet-smi nodes` shows it, or by its id.
     """
-    if on == ANY:
+    if on == ANYWHERE:
         found = list(nodes)
-    elif on.startswith(LABEL):
-        key, _, value = on.removeprefix(LABEL).partition("=")
-        found = [parts for parts in nodes if value and parts.node.labels.get(key) == value]
+    elif on.startswith(LABEL_PREFIX):
+        found = [parts for parts in nodes if is_place(parts.node, on)]
         if not found:
             raise UsageError(
-                f"no node has the label {on.removeprefix(LABEL)}: write label:KEY=VALUE"
+                f"no node has the label {on.removeprefix(LABEL_PREFIX)}: write label:KEY=VALUE"
             )
     else:
+        on = on.removeprefix(NODE_PREFIX)
         names = make_names_unique({parts.node.node_id: parts.node.name for parts in nodes})
         found = [
             parts

@@ -12,6 +12,8 @@ from fleet_smi.model.verdict.readings import (
 )
 from fleet_smi.model.verdict.thresholds import Thresholds
 
+CLOSED_BY = "closed by "
+"""How the reason begins of what an administrator has closed."""
 NEVER_OFFERED: tuple[State, ...] = ("broken", "unknown", "leased")
 
 
@@ -30,6 +32,12 @@ def closing_note(verdict: Verdict) -> str | None:
         if note.kind == "closed":
             return note.words
     return None
+
+
+def is_closed(verdict: Verdict) -> bool:
+    """Return whether an administrator keeps new work from a device: it will not become free."""
+    is_leased_so = verdict.state == "leased" and verdict.reason.startswith(CLOSED_BY)
+    return is_leased_so or closing_note(verdict) is not None
 
 
 def is_offered(

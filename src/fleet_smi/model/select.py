@@ -1,5 +1,6 @@
 """Selection of GPUs for a request: which ones meet it, best first, and why not the others."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import SupportsIndex
 
@@ -16,7 +17,7 @@ from fleet_smi.model.candidates import (
     matches_node,
 )
 from fleet_smi.model.card_size import device_gigabytes, memory_for_request
-from fleet_smi.model.fit_check import NOT_VISIBLE, FitCheck, RejectedDevice, device_key
+from fleet_smi.model.fit_check import BOOKED, NOT_VISIBLE, FitCheck, RejectedDevice, device_key
 from fleet_smi.model.fleet import FleetView, JudgedGpu, NodeView, Summary
 from fleet_smi.model.node_names import NodePlace, node_place, unique_node_names
 from fleet_smi.model.offer_reason import describe_met, describe_unmet
@@ -220,6 +221,10 @@ def _remedy(request: GpuRequest, refused: list[RejectedDevice]) -> str:
     text = ""
     if outside:
         text += f"; CUDA_VISIBLE_DEVICES={request.cuda_visible_devices} leaves out {outside} more"
+    booked = Counter([reason for _, reason in refused if reason.startswith(BOOKED)])
+    for reason, count in sorted(booked.items()):
+        verb = "is" if count == 1 else "are"
+        text += f"; {count} more {verb} {reason.removeprefix('free, but ')}"
     likely = _next_likely([one for one, reason in refused if reason != NOT_VISIBLE], request)
     return text if likely is None else f"{text}; the next likely one is {likely.label}"
 

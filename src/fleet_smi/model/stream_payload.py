@@ -8,6 +8,7 @@ that noise below that causes no traffic. `GET /api/v1/nodes/{id}` has all the re
 from msgspec import Struct
 
 from fleet_smi.model.fleet import NoteKind, State, Summary
+from fleet_smi.model.reservation import NodeBooking
 from fleet_smi.model.snapshot import Vendor
 
 
@@ -57,7 +58,8 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
 
     `number` links its figures to it, within one stream only. `warnings` counts its failed
     collectors and other problems. `ssh_host` is where `ssh` reaches it, `site` the site of the hub
-    that it reports to, where that is another one. `gpus` are sorted by index.
+    that it reports to, where that is another one. `bookings` are its reservations that are active
+    or start soon. `gpus` are sorted by index.
     """
 
     number: int
@@ -71,6 +73,7 @@ class NodePayload(Struct, frozen=True, kw_only=True, gc=False):
     labels: dict[str, str] = {}
     driver_version: str | None = None
     site: str | None = None
+    bookings: tuple[NodeBooking, ...] = ()
     gpus: tuple[GpuPayload, ...] = ()
 
 

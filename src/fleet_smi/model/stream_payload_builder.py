@@ -61,6 +61,7 @@ def node_payload(number: int, parts: NodeParts, now: float) -> NodePayload:
         labels=node.labels,
         driver_version=node.host.driver_version,
         site=node.site,
+        bookings=node.bookings,
         gpus=tuple(
             [gpu_payload(gpu, verdict, verdicts, sampled_at) for gpu, verdict in parts.gpus]
         ),

@@ -99,6 +99,11 @@ class RequestContext:
         return "" if client is None else client.host
 
     @property
+    def person(self) -> str | None:
+        """Who sent the request, where that is known and not only claimed."""
+        return None if self.identity is None else self.identity.person
+
+    @property
     def is_still_authorized(self) -> bool:
         """Whether the credentials are still valid: a stream outlives sessions and tokens."""
         request, access = self.request, self.services.access

@@ -27,6 +27,7 @@ from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport, ReadError
 from fleet_smi.hub.queue.store import QueueStore
+from fleet_smi.hub.reservations import ReservationBook
 from fleet_smi.hub.sites.follower import SiteFollower
 from fleet_smi.hub.sites.site_settings import read_sites
 from fleet_smi.hub.sites.sites import Sites
@@ -111,6 +112,7 @@ class HubServer:
             )
             self.closings = ClosingStore(self._engine, self.hub.clock)
             self.hub.fleet.views.set_closings(self.closings.current)
+            self.reservations = ReservationBook(self._engine, self.hub)
             self.remote_writer = build_remote_writer(stack, settings, self.hub, self.state_folder)
             self.problems = self._problem_report(parts.node_store)
             self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
@@ -137,6 +139,7 @@ class HubServer:
             )
             group.create_task(self._refresh_credentials())
             group.create_task(_run_listener("queue", self.queue))
+            group.create_task(self.reservations.run())
             if self._renewed is not None:
                 group.create_task(self._renewed.watch())
             if self.remote_writer is not None:
@@ -240,6 +243,7 @@ class HubServer:
             problems=self.problems,
             queue=self.queue,
             closings=self.closings,
+            reservations=self.reservations,
             remote_writer=self.remote_writer,
         )
         if services.history is not None:

@@ -34,21 +34,25 @@ class _TaggedBody(NamedTuple):
 
 
 async def cached_json_response(
-    context: RequestContext, encode: Callable[[], Awaitable[bytes]]
+    context: RequestContext, encode: Callable[[], Awaitable[bytes]], person: str | None = None
 ) -> Response:
-    """A JSON response of the fleet shared by equal requests; 304 if the client has this version."""
+    """A JSON response of the fleet shared by equal requests; 304 if the client has this version.
+
+    `person` is for whom it is made, where it differs from person to person.
+    """
 
     async def encode_tagged() -> _TaggedBody:
         # Before encoding: a body may be newer than its tag, never older.
-        tag = _etag(context)
+        tag = _etag(context, person)
         return _TaggedBody(tag, await compress_body(await encode()))
 
     # A client that has this version costs nothing: no body is computed or even looked up.
     client_tags = re.split(r"\s*,\s*", context.header("if-none-match"))
-    tag = _etag(context)
+    tag = _etag(context, person)
     if tag not in client_tags:
         # By what the sender may see as well: an admin's body must not reach a viewer.
-        key = context.request.url.path, context.query, context.command_visibility, _moment(context)
+        scope = context.command_visibility, _moment(context), person
+        key = context.request.url.path, context.query, scope
         tag, body = await context.services.cache.get_or_compute(key, encode_tagged)
     headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
     if tag in client_tags:
@@ -83,10 +87,12 @@ async def encoded_response(
     return Response(body, headers=headers, media_type=media_type)
 
 
-def _etag(context: RequestContext) -> str:
+def _etag(context: RequestContext, person: str | None) -> str:
     # Weak: the gzipped and the plain body have the same tag, and a body may be newer than it.
     version = f"{context.hub.instance_id}-{context.hub.version}{_moment(context)}"
-    return f'W/"{version}-{context.command_visibility}"'
+    # A name may have characters that a header cannot: only whether it is for one person.
+    own = "" if person is None else f"-{zlib.crc32(person.encode()):x}"
+    return f'W/"{version}-{context.command_visibility}{own}"'
 
 
 def _moment(context: RequestContext) -> str:

@@ -11,6 +11,7 @@ from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.queue.keeper import QueueKeeper
+from fleet_smi.hub.reservations import ReservationBook
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
@@ -45,6 +46,7 @@ class Services(Struct, frozen=True, kw_only=True):
     problems: ProblemReport
     queue: QueueKeeper
     closings: ClosingStore
+    reservations: ReservationBook
     remote_writer: "RemoteWriter | None" = None
     energy_price: float | None = None
     currency: str | None = None

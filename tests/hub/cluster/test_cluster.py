@@ -1,5 +1,6 @@
 """Several hubs as one fleet, with a real NATS and a real PostgreSQL server."""
 
+import time
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +59,13 @@ def problem_kinds(hub: ThreadedHub) -> list[str]:
     return [problem["kind"] for problem in msgspec.json.decode(body)["problems"]]
 
 
+def in_the_way(hub: ThreadedHub, name: str) -> list[str]:
+    """Return who uses GPUs of a node that somebody has booked, as a hub shows it."""
+    node = shown(hub, name)
+    bookings = () if node is None else node.bookings
+    return [user for booking in bookings for user in booking.in_the_way]
+
+
 def nodes_with_processes(hub: ThreadedHub, token: str) -> set[str]:
     """Return the ids of the nodes in the history that a process runs on."""
     body = hub.request("GET", "/api/v1/history/occupancies", token=token).body
@@ -84,6 +92,13 @@ def test_every_hub_shows_answers_and_changes_the_nodes_of_all(
         assert two.request_json("PATCH", path, {"name": "big"}, token=admin).status == 204
         for hub in (one, two):
             wait_until(partial(is_live, hub, "big"))
+        # What is booked at one hub is shown by all, with who is in the way.
+        booking = {"node": "big", "gpus": 1, "owner": "maria"}
+        booking |= {"starts_at": time.time(), "ends_at": time.time() + 3600}
+        made = two.request_json("POST", "/api/v1/reservations", booking, token=admin)
+        assert made.status == 200, made
+        for hub in (one, two):
+            wait_until(lambda hub=hub: in_the_way(hub, "big") == ["alice"])  # type: ignore[misc]
         # Of the other hub's node too, whose process still runs.
         wait_until(lambda: {"id-of-gpu01", "id-of-gpu02"} == nodes_with_processes(two, admin))
     for hub in (one, two):

@@ -8,7 +8,7 @@ import pytest
 from fleet_smi.model.fleet import NodeView, Verdict
 from fleet_smi.model.queue.entries import QueueEntry, QueueRequest
 from fleet_smi.model.queue.limits import refusal
-from fleet_smi.model.queue.occupants import Occupant, held_gpus, node_occupants
+from fleet_smi.model.queue.occupants import GpuOccupant, held_gpus, node_occupants
 from fleet_smi.model.queue.offers import decline, settle_offers
 from fleet_smi.model.queue.places import Survey
 from fleet_smi.model.snapshot import Gpu, Lease
@@ -34,7 +34,7 @@ def node(name: str, *gpus: Gpu, silent: bool = False, **labels: str) -> NodePart
 def settle(
     waiting: QueueEntry,
     *nodes: NodeParts,
-    occupants: Mapping[str, Mapping[str, Occupant]] | None = None,
+    occupants: Mapping[str, Mapping[str, GpuOccupant]] | None = None,
     **times: bool,
 ) -> QueueEntry | None:
     """Settle one request; `None` if it has ended."""

@@ -1,6 +1,13 @@
 // Generated from the hub's OpenAPI document by web/generate_types.py. Do not edit.
 // After a change to the API run: python web/build.py types
 
+export interface BookingCheck {
+  conflicts: Conflict[];
+  free_gpus: number | null;
+  fits_at: number | null;
+  in_the_way: string[];
+}
+
 export interface BriefOffer {
   taken_at: number;
   summary: Summary;
@@ -52,6 +59,14 @@ export interface CollectorRun {
   fault: "lost" | "mismatch" | "missing" | "needs_reset" | "not_answering" | "slow" | "unreadable" | null;
 }
 
+export interface Conflict {
+  starts_at: number;
+  ends_at: number;
+  booked: number;
+  gpus: number;
+  owners: string[];
+}
+
 export interface ErrorBody {
   error: ErrorDetail;
 }
@@ -80,6 +95,10 @@ export interface Fault {
   detail: string;
   remedy: string | null;
   since: number | null;
+}
+
+export interface FeedAddress {
+  url: string;
 }
 
 export interface Figure {
@@ -318,9 +337,36 @@ export interface Lease {
   note: string | null;
 }
 
+export interface LeaseList {
+  taken_at: number;
+  leases: LeaseRow[];
+  without: number;
+}
+
+export interface LeaseRow {
+  node: string;
+  label: string;
+  uuid: string;
+  holder: string;
+  state: "broken" | "busy" | "free" | "ghost" | "held" | "leased" | "unknown";
+  lease: Lease | null;
+}
+
 export interface Meaning {
   terms: Term[];
   error: string | null;
+}
+
+export interface NodeBooking {
+  id: string;
+  owner: string;
+  gpus: number;
+  starts_at: number;
+  ends_at: number;
+  is_active: boolean;
+  kept: string[];
+  missing: number;
+  in_the_way: string[];
 }
 
 export type NodeFiguresDiff = [number, number | null, number | "=" | null, number | "=" | null, ([number | "=" | null, number | "=" | null, number | "=" | null, number | "=" | null] | "=")[]];
@@ -337,6 +383,7 @@ export interface NodePayload {
   labels: Record<string, string>;
   driver_version: string | null;
   site: string | null;
+  bookings: NodeBooking[];
   gpus: GpuPayload[];
 }
 
@@ -380,6 +427,7 @@ export interface NodeView {
   agent_version: string | null;
   host: Host;
   runs: CollectorRun[];
+  bookings: NodeBooking[];
   gpus: JudgedGpu[];
 }
 
@@ -392,7 +440,7 @@ export interface NodesView {
 }
 
 export interface Note {
-  kind: "closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
+  kind: "booked" | "closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease";
   words: string;
   user: string | null;
   idle_seconds: number | null;
@@ -438,6 +486,14 @@ export interface OfferedDevice {
   verdict: Verdict | null;
   free_memory_bytes: number | null;
   temperature_celsius: number | null;
+}
+
+export interface Overbooking {
+  node_id: string;
+  starts_at: number;
+  ends_at: number;
+  booked: number;
+  gpus: number;
 }
 
 export interface PeopleView {
@@ -583,6 +639,31 @@ export interface Rejection {
   index: number | null;
   uuid: string | null;
   part: number | null;
+}
+
+export interface ReservationInfo {
+  id: string;
+  owner: string;
+  node_id: string;
+  node: string;
+  gpus: number;
+  starts_at: number;
+  ends_at: number;
+  note: string;
+  state: "active" | "cancelled" | "past" | "released" | "upcoming";
+  used: boolean;
+  editable: boolean;
+  node_known: boolean;
+  missing: number;
+  in_the_way: string[];
+}
+
+export interface ReservationList {
+  taken_at: number;
+  person: string | null;
+  may_book: boolean;
+  reservations: ReservationInfo[];
+  overbooked: Overbooking[];
 }
 
 export interface Ribbon {
@@ -745,5 +826,5 @@ export interface VerdictPayload {
   was: string | null;
   users: string[] | null;
   idle_since: number | null;
-  notes: ("closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
+  notes: ("booked" | "closed" | "display" | "hidden" | "idle_user" | "memory_errors" | "reset_pending" | "shared" | "stalled" | "throttled" | "unaccounted" | "vacated" | "without_lease")[];
 }

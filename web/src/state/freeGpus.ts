@@ -13,6 +13,11 @@ export interface FreeNode {
   since: number;
 }
 
+/** Who has booked a free GPU, so that it is not offered to others. */
+export function bookedBy({ node, info }: Gpu): string | undefined {
+  return node.info.bookings.find(({ kept }) => kept.includes(info.uuid))?.owner;
+}
+
 const NAMES = new Intl.Collator("en", { numeric: true });
 
 /** Nodes with free whole GPUs, those with the most memory per GPU first, then the most GPUs. */

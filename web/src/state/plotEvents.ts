@@ -29,7 +29,10 @@ const USED: readonly State[] = ["busy", "held", "leased"];
 
 /** The events of a time span, the latest first. */
 export function plotEvents(periods: readonly Period[], series: Series, uuid: string, span: Span, intervalSeconds: number | null): PlotEvent[] {
-  const throttled = throttledSpans(series.gpus[uuid]?.throttled_percent?.mean ?? [], series, intervalSeconds);
+  // A coarse time step that ends after a fault was throttled before it.
+  const brokenAt = periods.filter(({ state }) => state === "broken").map(({ start }) => start);
+  const untilBroken = ({ start, end }: Span): Span => ({ start, end: Math.min(end, brokenAt.find((at) => at > start) ?? end) });
+  const throttled = throttledSpans(series.gpus[uuid]?.throttled_percent?.mean ?? [], series, intervalSeconds).map(untilBroken);
   const events: PlotEvent[] = [
     ...periodEvents(periods, span),
     ...throttled.map(({ start, end }): PlotEvent => ({ kind: "throttled", start, end, state: null, reason: "", holders: [] })),

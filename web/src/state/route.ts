@@ -1,6 +1,6 @@
 // The current view in the hash of the address: "#/node/ID", "#/table?q=free+model:A100", "#/?at=2026-11-15T03:12Z".
 
-export const VIEWS = ["grid", "table", "heat", "people", "history", "trends", "node", "gpu", "person", "job", "setup", "signin"] as const;
+export const VIEWS = ["grid", "table", "heat", "people", "history", "trends", "queue", "node", "gpu", "person", "job", "setup", "signin"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Address {

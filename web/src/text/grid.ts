@@ -5,7 +5,7 @@ import type { VerdictPayload } from "../feed/types";
 import type { Group, Grouping, Sort } from "../state/arrange";
 import type { Gpu, Instance, Node } from "../state/fleet";
 import type { MatchCount } from "../state/filterMatch";
-import type { FreeNode } from "../state/freeGpus";
+import { type FreeNode, bookedBy } from "../state/freeGpus";
 import type { IdleHolding } from "../state/idleHoldings";
 import type { Density } from "../state/layout.svelte";
 import { loadStep } from "../state/totals";
@@ -53,7 +53,8 @@ export interface CellText {
   readonly unit: string;
 }
 
-export function gridCellText({ info, figures }: Gpu, now: number): CellText {
+export function gridCellText(gpu: Gpu, now: number): CellText {
+  const { info, figures } = gpu;
   const { verdict, memory_total_mebibytes: total } = info;
   const { state } = verdict;
   const [busy, used] = figures;
@@ -65,7 +66,7 @@ export function gridCellText({ info, figures }: Gpu, now: number): CellText {
   return {
     who,
     more: users.slice(1),
-    below: textBelow(verdict, used, total, now),
+    below: bookedText(gpu) || textBelow(verdict, used, total, now),
     figure: showsSize ? (size ?? "") : showsLoad ? String(busy) : "",
     unit: showsSize ? ` ${unit}` : showsLoad ? "%" : "",
   };
@@ -77,6 +78,11 @@ export function holderName({ state, users }: VerdictPayload): string {
   if (state === "ghost") return "no owner";
   if (state === "unknown") return UNKNOWN;
   return state === "busy" || state === "held" ? "unknown user" : state;
+}
+
+function bookedText(gpu: Gpu): string {
+  const owner = bookedBy(gpu);
+  return owner === undefined ? "" : `for ${owner}`;
 }
 
 function textBelow(verdict: VerdictPayload, used: number | null, total: number | null, now: number): string {

@@ -21,6 +21,7 @@ export const SECTIONS: readonly Section[] = [
   { view: "table", name: "Table", also: [] },
   { view: "people", name: "People", also: ["person", "job"] },
   { view: "history", name: "History", also: ["trends"] },
+  { view: "queue", name: "Queue", also: [] },
   { view: "setup", name: "Setup", also: [], adminOnly: true },
 ];
 
@@ -39,6 +40,7 @@ export const SHORTCUTS: readonly (readonly [key: string, action: string])[] = [
   ["t", "table"],
   ["p", "people"],
   ["y", "history"],
+  ["q", "queue, leases and reservations"],
   ["← → space", "in history: step back, step forward, play"],
   ["l", "back to live"],
   ["s", "stop moving, and go on"],

@@ -4,6 +4,7 @@ export const lazyViews = {
   signin: () => import("./signin/SignInPage.svelte"),
   history: () => import("./history/HistoryPage.svelte"),
   trends: () => import("./trends/TrendsPage.svelte"),
+  queue: () => import("./queue/QueuePage.svelte"),
   node: () => import("./node/NodePage.svelte"),
   gpu: () => import("./gpu/GpuPage.svelte"),
   people: () => import("./people/PeoplePage.svelte"),

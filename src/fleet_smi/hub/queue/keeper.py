@@ -17,13 +17,12 @@ from fleet_smi.failure_log import FailureLog
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.hub.queue.past import QueuePast
-from fleet_smi.hub.queue.planning import Round, Situation, expect, find_faulty, plan_round
+from fleet_smi.hub.queue.planning import Round, Situation, expect_behind, find_faulty, plan_round
 from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.queue.timers import QueueTimers
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.queue.entries import Band, QueueEntry, QueueRequest
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected
-from fleet_smi.model.queue.occupants import node_occupants
 from fleet_smi.model.queue.offers import decline
 from fleet_smi.model.queue.places import Survey
 from fleet_smi.model.queue.reasons import describe_request
@@ -72,6 +71,8 @@ class QueueKeeper:
         self._lock = asyncio.Lock()
         self._changes = self._planned = 0
         self._round = Round([], [], [], [], {})
+        self._places: dict[str, tuple[int, int]] = {}
+        """Where the decision on a request is among those of the round, and its place."""
         self._estimated_at = -_ESTIMATE_SECONDS
         self._failures = FailureLog(logger, "queue")
 
@@ -169,30 +170,35 @@ class QueueKeeper:
 
     def row(self, entry_id: str, person: str | None) -> QueueRow:
         """One row of the queue; raise `NotFound` if there is none of this id."""
-        self.entry(entry_id)
-        for found in self.view(person).rows:
-            if found.id == entry_id:
-                return found
-        raise NotFound("no such request is in the queue: it was met, cancelled, or given up")
+        found = self._row(self.entry(entry_id), self._hub.clock(), person)
+        if found is None:
+            raise NotFound("this request has not been planned yet: try again")
+        return found
 
     def view(self, person: str | None) -> QueueView:
-        """The queue as it is now, for this person."""
-        now, rows, seen = self._hub.clock(), list[QueueRow](), set[str]()
-        for entry in self._entries.values():
-            if entry.offer is not None:
-                rows.append(self._offered_row(entry, now))
-                seen.add(entry.id)
-        place = 0
-        for decision in self._round.decisions:
-            current = self._entries.get(decision.entry.id)
-            if current is None or current.id in seen:
-                continue
-            place += 1
-            expected = self._round.expected.get(current.id, UNKNOWN)
-            rows.append(waiting_row(replace(decision, entry=current), place, expected))
-            seen.add(current.id)
-        marked = [replace(row, own=person is not None and row.person == person) for row in rows]
-        return QueueView(taken_at=now, rows=tuple(marked), person=person)
+        """The queue as it is now, for this person: offers first, then who waits, in order."""
+        now, entries = self._hub.clock(), self._entries
+        offered = [entry for entry in entries.values() if entry.offer is not None]
+        waiting = [entry for each in self._places if (entry := entries.get(each)) is not None]
+        ordered = [*offered, *[entry for entry in waiting if entry.offer is None]]
+        rows = [self._row(entry, now, person) for entry in ordered]
+        return QueueView(
+            taken_at=now, rows=tuple([row for row in rows if row is not None]), person=person
+        )
+
+    def _row(self, entry: QueueEntry, now: float, person: str | None) -> QueueRow | None:
+        own = person is not None and entry.person == person
+        if entry.offer is not None:
+            # By the timer, not by the clock, which may have been set since.
+            until = now + self._timers.seconds_left(entry)
+            shown = replace(entry, offer=replace(entry.offer, until=until))
+            return replace(offered_row(shown, now), own=own)
+        place = self._places.get(entry.id)
+        if place is None:
+            return None
+        decision = replace(self._round.decisions[place[0]], entry=entry)
+        expected = self._round.expected.get(entry.id, UNKNOWN)
+        return replace(waiting_row(decision, place[1], expected), own=own)
 
     def offered_to(self) -> Mapping[str, QueueEntry]:
         """The requests that GPUs are offered to now, by the UUID of each GPU."""
@@ -212,32 +218,17 @@ class QueueKeeper:
         now = self._hub.clock()
         await self._past.refresh_jobs(now)
         own = [parts for parts in nodes if parts.node.site is None]
-        thresholds = self._hub.fleet.thresholds
-        situation = Situation(own, thresholds, None, self._past.jobs, now)
-        offered, waiting = (
-            set(self.offered_to()),
-            [decision for decision in self._round.decisions if not decision.uuids],
+        past, thresholds = self._past, self._hub.fleet.thresholds
+        situation = Situation(own, thresholds, past.use, past.jobs, now)
+        wanted = QueueRequest(
+            count=max(1, request.count),
+            min_free_bytes=request.min_free_bytes,
+            model=request.model,
+            vendor=request.vendor,
         )
-
-        def compute() -> Expected:
-            wanted = QueueRequest(
-                count=max(1, request.count),
-                min_free_bytes=request.min_free_bytes,
-                model=request.model,
-                vendor=request.vendor,
-            )
-            survey = Survey(own, thresholds)
-            places = survey.places(wanted)
-            ids = {place.node_id for place in places}
-            ahead = sum(
-                each.entry.request.count
-                for each in waiting
-                if any(p.node_id in ids for p in survey.places(each.entry.request))
-            )
-            occupants = {parts.node.node_id: node_occupants(parts, now) for parts in own}
-            return expect(wanted.count, ahead, places, occupants, offered, situation)
-
-        return await run_in_query_thread(compute)
+        waiting = [each.entry.request for each in self._round.decisions if not each.uuids]
+        offered = set(self.offered_to())
+        return await run_in_query_thread(expect_behind, wanted, waiting, offered, situation)
 
     async def plan(self) -> None:
         """Plan now."""
@@ -257,7 +248,7 @@ class QueueKeeper:
         await self._read()
         self._is_planned = True
         if not self._entries:
-            self._round = Round([], [], [], [], {})
+            self._set_round(Round([], [], [], [], {}))
             return
         now = self._hub.clock()
         nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
@@ -278,12 +269,19 @@ class QueueKeeper:
         if is_due:
             self._estimated_at = time.monotonic()
         if not self._is_leader():
-            self._round = planned
+            self._set_round(planned)
             return
         if await self._write(planned):
             self._entries = {entry.id: entry for entry in planned.entries}
             self._timers.sync(self._entries.values(), now)
-        self._round = planned
+        self._set_round(planned)
+
+    def _set_round(self, planned: Round) -> None:
+        self._round, self._places = planned, {}
+        for number, decision in enumerate(planned.decisions):
+            entry = self._entries.get(decision.entry.id)
+            if entry is not None and entry.offer is None:
+                self._places[entry.id] = number, len(self._places) + 1
 
     async def _remove_faulty(
         self, entries: Sequence[QueueEntry], situation: Situation, error: Exception
@@ -340,10 +338,3 @@ class QueueKeeper:
 
     async def _all_parts(self) -> Sequence[NodeParts]:
         return list(self._hub.shown.parts(self._hub.clock()))
-
-    def _offered_row(self, entry: QueueEntry, now: float) -> QueueRow:
-        # By the timer, not by the clock, which may have been set since.
-        if entry.offer is not None:
-            until = now + self._timers.seconds_left(entry)
-            entry = replace(entry, offer=replace(entry.offer, until=until))
-        return offered_row(entry, now)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fleet_smi.model.queue.entries import QueueEntry, QueueOffer
+from fleet_smi.model.queue.entries import QueueEntry, QueueOffer, QueueRequest
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected, PastJobs, estimate
 from fleet_smi.model.queue.occupants import (
-    Occupant,
+    GpuOccupant,
     held_gpus,
     held_hours,
     node_occupants,
@@ -25,7 +25,7 @@ from fleet_smi.model.views import NodeParts
 _MAX_ESTIMATES = 50
 _MAX_OUTLOOKS = 64
 IsEntry = Callable[[QueueEntry], bool]
-Occupants = Mapping[str, Mapping[str, Occupant]]
+Occupants = Mapping[str, Mapping[str, GpuOccupant]]
 
 
 class Situation(NamedTuple):
@@ -72,7 +72,11 @@ def plan_round(
         return expected.get(entry.id, UNKNOWN).not_before
 
     decisions = plan_queue(
-        settled.entries, hours, lambda each: survey.places(each.request), now, find_start
+        settled.entries,
+        hours,
+        lambda each: survey.places_for(each.request, each.person),
+        now,
+        find_start,
     )
     offered = {each.entry.id: _offered(each, survey, now) for each in decisions if each.uuids}
     after, replaced = _apply(settled.entries, offered)
@@ -151,13 +155,13 @@ def _estimates(
         nodes = frozenset([place.node_id for place in places])
         before = sum([count for others, count in ahead if not nodes.isdisjoint(others)])
         ahead.append((nodes, request.count))
-        found[decision.entry.id] = expect(
+        found[decision.entry.id] = _expect(
             request.count, before, places, occupants, taken, situation
         )
     return found
 
 
-def expect(
+def _expect(
     count: int,
     ahead: int,
     places: Sequence[Place],
@@ -173,6 +177,29 @@ def expect(
         for place in fitting[:_MAX_OUTLOOKS]
     ]
     return estimate(count, ahead, outlooks, situation.jobs, situation.now)
+
+
+def expect_behind(
+    wanted: QueueRequest,
+    waiting: Sequence[QueueRequest],
+    offered: Collection[str],
+    situation: Situation,
+) -> Expected:
+    """Estimate when a request can be met that stands behind all that wait."""
+    survey = Survey(situation.nodes, situation.thresholds)
+    places = survey.places(wanted)
+    ids = {place.node_id for place in places}
+    ahead = sum(
+        [
+            request.count
+            for request in waiting
+            if any(place.node_id in ids for place in survey.places(request))
+        ]
+    )
+    occupants = {
+        parts.node.node_id: node_occupants(parts, situation.now) for parts in situation.nodes
+    }
+    return _expect(wanted.count, ahead, places, occupants, offered, situation)
 
 
 def find_faulty(entries: Sequence[QueueEntry], situation: Situation) -> list[str]:

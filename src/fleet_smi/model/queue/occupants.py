@@ -16,7 +16,7 @@ _SAME_START_SECONDS = 120.0
 _NOT_OCCUPIED = ("free", "broken", "unknown")
 
 
-class Occupant(NamedTuple):
+class GpuOccupant(NamedTuple):
     """The people on one GPU or instance, and its times by the clock of the hub."""
 
     people: tuple[str, ...]
@@ -24,25 +24,25 @@ class Occupant(NamedTuple):
     until: float | None
 
 
-def node_occupants(parts: NodeParts, now: float) -> dict[str, Occupant]:
+def node_occupants(parts: NodeParts, now: float) -> dict[str, GpuOccupant]:
     """Return the occupant of each GPU and instance of a node that is taken, by UUID."""
     shift = _clock_shift(parts.node, now)
-    found: dict[str, Occupant] = {}
+    found: dict[str, GpuOccupant] = {}
     for _, _, device, verdict in node_devices(parts):
         if verdict.state not in _NOT_OCCUPIED:
             found[device.uuid] = _occupant(device, shift)
     return found
 
 
-def _occupant(device: Gpu | Instance, shift: float) -> Occupant:
+def _occupant(device: Gpu | Instance, shift: float) -> GpuOccupant:
     processes = device.processes or ()
     starts = [each.started_at for each in processes if each.started_at is not None]
     lease = device.lease
     if lease is not None:
         until = None if lease.until is None else lease.until + shift
-        return Occupant((lease.holder,), lease.taken_at + shift, until)
+        return GpuOccupant((lease.holder,), lease.taken_at + shift, until)
     people = owners(processes) or (HIDDEN_USER,)
-    return Occupant(people, min(starts) + shift if starts else None, None)
+    return GpuOccupant(people, min(starts) + shift if starts else None, None)
 
 
 def _clock_shift(node: NodeView, now: float) -> float:
@@ -53,7 +53,7 @@ def _clock_shift(node: NodeView, now: float) -> float:
     return shift if abs(shift) > _MAX_DELAY_SECONDS else 0.0
 
 
-def held_gpus(nodes: Iterable[Mapping[str, Occupant]]) -> dict[str, float]:
+def held_gpus(nodes: Iterable[Mapping[str, GpuOccupant]]) -> dict[str, float]:
     """Return how many GPUs each person holds; one that several share is divided."""
     found: dict[str, float] = {}
     for occupants in nodes:
@@ -63,7 +63,7 @@ def held_gpus(nodes: Iterable[Mapping[str, Occupant]]) -> dict[str, float]:
     return found
 
 
-def held_hours(nodes: Iterable[Mapping[str, Occupant]], now: float) -> dict[str, float]:
+def held_hours(nodes: Iterable[Mapping[str, GpuOccupant]], now: float) -> dict[str, float]:
     """Return for how many GPU-hours each person has had what they hold now."""
     found: dict[str, float] = {}
     for occupants in nodes:
@@ -76,10 +76,10 @@ def held_hours(nodes: Iterable[Mapping[str, Occupant]], now: float) -> dict[str,
 
 
 def node_outlook(
-    place: Place, occupants: Mapping[str, Occupant], taken: Collection[str], now: float
+    place: Place, occupants: Mapping[str, GpuOccupant], taken: Collection[str], now: float
 ) -> NodeOutlook:
     """Return what a request can expect of a node; `taken` are GPUs that are offered to others."""
-    jobs: dict[tuple[str, int], tuple[int, Occupant]] = {}
+    jobs: dict[tuple[str, int], tuple[int, GpuOccupant]] = {}
     for uuid in place.used:
         occupant = occupants.get(uuid)
         if occupant is None or occupant.since is None:

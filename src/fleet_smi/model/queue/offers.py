@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fleet_smi.model.queue.entries import QueueEntry
-from fleet_smi.model.queue.occupants import Occupant
+from fleet_smi.model.queue.occupants import GpuOccupant
 from fleet_smi.model.queue.places import Room
 
 OFFER_SECONDS = 30.0
@@ -28,7 +28,7 @@ class Settled(NamedTuple):
 def settle_offers(
     entries: Iterable[QueueEntry],
     rooms: Mapping[str, Room],
-    occupants: Mapping[str, Mapping[str, Occupant]],
+    occupants: Mapping[str, Mapping[str, GpuOccupant]],
     is_gone: Callable[[QueueEntry], bool],
     is_expired: Callable[[QueueEntry], bool],
     now: float,
@@ -53,7 +53,7 @@ def settle_offers(
 def _settle(
     entry: QueueEntry,
     rooms: Mapping[str, Room],
-    occupants: Mapping[str, Mapping[str, Occupant]],
+    occupants: Mapping[str, Mapping[str, GpuOccupant]],
     is_gone: Callable[[QueueEntry], bool],
     is_expired: Callable[[QueueEntry], bool],
     now: float,

@@ -12,6 +12,10 @@ ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.free",
     "fleet_smi.server.routes.queue",
     "fleet_smi.server.routes.people",
+    "fleet_smi.server.routes.leases",
+    # Before the bookings themselves, whose path has an id where this has "feed".
+    "fleet_smi.server.routes.reservation_feed",
+    "fleet_smi.server.routes.reservations",
     "fleet_smi.server.routes.strips",
     "fleet_smi.server.routes.ledger",
     "fleet_smi.server.routes.series",

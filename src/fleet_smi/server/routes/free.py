@@ -52,7 +52,7 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     why: bool = True
     at: MomentText | UnsetType = UNSET
 
-    def request(self) -> GpuRequest:
+    def request(self, person: str | None = None) -> GpuRequest:
         """The request for GPUs; raise `UsageError` if it is invalid."""
         return GpuRequest(
             count=self.n,
@@ -62,6 +62,7 @@ class FreeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             policy=self.policy,
             max_used_percent=self.max_used,
             same_node=self.same_node or self.on is not UNSET,
+            person=person,
         )
 
     def choose_nodes(self, nodes: Sequence[NodeParts]) -> Sequence[NodeParts]:
@@ -109,12 +110,17 @@ async def _offer_response(
         # What is free now depends on who asks, and changes without the fleet.
         headers = {"Cache-Control": "no-cache", "Vary": "Authorization, Cookie"}
         return await encoded_json_response(context, await compress_body(await encode()), headers)
-    return await cached_json_response(context, encode)
+    return await cached_json_response(context, encode, _booker(context))
+
+
+def _booker(context: RequestContext) -> str | None:
+    """Who asks, if they have booked GPUs; those who have not are all offered the same."""
+    return context.services.reservations.with_bookings(context.person)
 
 
 async def _choose(context: RequestContext, fleet: FleetParts) -> _Chosen:
     query: FreeQuery = context.query
-    request, thresholds = query.request(), context.hub.fleet.thresholds
+    request, thresholds = query.request(_booker(context)), context.hub.fleet.thresholds
     queue, nodes = context.services.queue, query.choose_nodes(fleet.nodes)
     if query.at is UNSET:
         person = None if context.identity is None else context.identity.person

@@ -16,6 +16,7 @@ _SHORT_NOTES: dict[NoteKind, str] = {
     "throttled": "throttled",
     "memory_errors": "memory errors",
     "reset_pending": "reset when idle",
+    "booked": "booked",
 }
 _MIN_IDLE_SECONDS = 60  # a shorter pause is not worth showing
 
@@ -72,7 +73,7 @@ def fault_text(fault: Fault) -> str:
 
 def _free_variants(device: JudgedDevice) -> TextVariants:
     if isinstance(device, JudgedGpu) and device.asleep:
-        return ("asleep",)
+        return _note_variants(["asleep"], device.verdict.notes)
     # With processes that do not count (a display server), or unreadable ones, say why it is free.
     no_process = device.processes is not None and not device.processes
     if not no_process:

@@ -1,0 +1,110 @@
+"""The rules of booking: limits of reservations and of people, and what a change does. Pure."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fleet_smi.errors import UsageError
+from fleet_smi.model.reservation import RELEASE_SECONDS, Reservation
+from fleet_smi.model.safe_text import sanitize_text
+from fleet_smi.model.units import MAX_SECONDS, format_duration
+
+MIN_LENGTH_SECONDS, MAX_LENGTH_SECONDS = 300.0, 28 * 86400.0
+MAX_AHEAD_SECONDS = 180 * 86400.0
+MAX_OPEN_PER_PERSON, MAX_OPEN = 20, 5000
+MAX_NOTE_LENGTH = 200
+MAX_GPUS = 1024
+# A request takes a moment, and clocks differ: "now" may be past when it arrives.
+_MAX_LATE_SECONDS = 300.0
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What to change of a reservation; `None` leaves it as it is."""
+
+    node_id: str | None = None
+    node: str | None = None
+    gpus: int | None = None
+    starts_at: float | None = None
+    ends_at: float | None = None
+    note: str | None = None
+
+
+def check_reservation(
+    one: Reservation, now: float, node_gpus: int | None, *, is_start_new: bool = True
+) -> None:
+    """Raise `UsageError` if a reservation makes no sense, whoever else has booked what."""
+    if not (0 < one.starts_at < MAX_SECONDS and 0 < one.ends_at < MAX_SECONDS):
+        raise UsageError("the times are not plausible: give seconds since 1970")
+    length = one.ends_at - one.starts_at
+    if length <= 0:
+        raise UsageError("a booking ends after it starts: check the times")
+    if length < MIN_LENGTH_SECONDS:
+        raise UsageError(f"a booking lasts at least {format_duration(MIN_LENGTH_SECONDS)}")
+    if length > MAX_LENGTH_SECONDS:
+        raise UsageError(f"a booking lasts at most {format_duration(MAX_LENGTH_SECONDS)}")
+    if is_start_new and one.starts_at < now - _MAX_LATE_SECONDS:
+        raise UsageError("the start is in the past")
+    if one.ends_at <= now:
+        raise UsageError("the end is in the past: cancel the booking instead")
+    if one.starts_at > now + MAX_AHEAD_SECONDS:
+        raise UsageError(f"book at most {format_duration(MAX_AHEAD_SECONDS)} ahead")
+    if not 1 <= one.gpus <= MAX_GPUS:
+        raise UsageError(f"{one.gpus} GPUs cannot be booked: give 1 to {MAX_GPUS}")
+    if node_gpus is not None and one.gpus > node_gpus:
+        have = "1 GPU" if node_gpus == 1 else f"{node_gpus} GPUs"
+        raise UsageError(f"{one.node} has {have}: {one.gpus} cannot be booked")
+
+
+def check_limits(owner: str, known: Sequence[Reservation], now: float) -> None:
+    """Raise `UsageError` if a person, or everybody together, has booked too often already."""
+    open_ones = [one for one in known if one.is_open and one.ends_at > now]
+    own = sum([one.owner == owner for one in open_ones])
+    if own >= MAX_OPEN_PER_PERSON:
+        raise UsageError(f"{owner} has {own} bookings, the most there may be: cancel one first")
+    if len(open_ones) >= MAX_OPEN:
+        raise UsageError(f"there are {MAX_OPEN} bookings, the most there may be")
+
+
+def apply_change(one: Reservation, change: Change, now: float) -> Reservation:
+    """Return a reservation with a change; raise `UsageError` if it is over."""
+    if not one.is_open or one.ends_at <= now:
+        raise UsageError(f"booking {one.id} is over: make a new one")
+    values = {
+        name: value
+        for name in Change.__struct_fields__
+        if (value := getattr(change, name)) is not None
+    }
+    if "note" in values:
+        values["note"] = sanitize_note(values["note"])
+    changed = replace(one, **values)
+    if changed == one:
+        return one
+    if changed.starts_at != one.starts_at or changed.node_id != one.node_id:
+        changed = replace(changed, used_at=None)
+    return replace(changed, sequence=one.sequence + 1, changed_at=now)
+
+
+def end_reservation(one: Reservation, now: float) -> Reservation:
+    """Return a cancelled reservation; one that has begun ends now. Raise `UsageError` if over."""
+    if not one.is_open or one.ends_at <= now:
+        raise UsageError(f"booking {one.id} is over already")
+    changed = replace(one, sequence=one.sequence + 1, changed_at=now)
+    if one.starts_at < now:
+        return replace(changed, ends_at=now)
+    return replace(changed, cancelled_at=now)
+
+
+def is_to_be_released(one: Reservation, now: float, watched_seconds: float) -> bool:
+    """Return whether nobody came: the owner was not seen in all that time.
+
+    `watched_seconds` is for how long the node was watched without a break, by a clock that cannot
+    be set: a hub that has just started, or whose clock was set forward, does not know.
+    """
+    is_due = one.is_active(now) and now >= one.starts_at + RELEASE_SECONDS
+    return is_due and one.used_at is None and watched_seconds >= RELEASE_SECONDS
+
+
+def sanitize_note(note: str) -> str:
+    """Return a note as one line of printable text."""
+    return sanitize_text(note, MAX_NOTE_LENGTH)
