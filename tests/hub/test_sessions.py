@@ -30,7 +30,7 @@ def test_the_right_password_opens_a_session(credentials: CredentialCache) -> Non
     session = login(credentials, "alice", PASSWORD)
     assert session is not None
     assert credentials.identify_session(session) == Identity(
-        role="admin", name="alice", auth_method="session"
+        role="admin", name="alice", auth_method="session", person="alice"
     )
     assert login(credentials, "alice", PASSWORD + "!") is None
     assert login(credentials, "bob", PASSWORD) is None

@@ -28,6 +28,8 @@ def test_an_older_database_is_migrated(database: str) -> None:
     state = open_shared_state(database)
     with state.engine.begin() as connection:
         connection.execute(text("DROP TABLE ended_sessions"))
+        connection.execute(text("DROP TABLE closings"))
+        connection.execute(text("ALTER TABLE tokens DROP COLUMN person"))
         connection.execute(text("UPDATE facts SET value = '1' WHERE name = 'schema'"))
     state.engine.dispose()
     again = open_shared_state(database)
