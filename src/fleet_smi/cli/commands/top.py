@@ -144,8 +144,16 @@ def _has_unicode() -> bool:
 
 def _signal_sender(*, is_local: bool) -> "SendSignalTo":
     def send(request: "SendSignal", data: "TopData") -> str:
+        from fleet_smi import config
         from fleet_smi.terminal.top.signals import deliver_signal
 
-        return deliver_signal(request, data.node_view(request.node_id), is_local=is_local)
+        hub = config.load().hub
+        return deliver_signal(
+            request,
+            data.node_view(request.node_id),
+            is_local=is_local,
+            ssh_config=hub.ssh_config,
+            ssh_key=hub.ssh_key,
+        )
 
     return send
