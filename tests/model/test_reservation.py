@@ -19,8 +19,9 @@ from fleet_smi.model.booking_rules import (
     is_to_be_released,
 )
 from fleet_smi.model.candidates import GpuRequest
-from fleet_smi.model.queue.entries import QueueRequest
+from fleet_smi.model.queue.bookings import booking_entries
 from fleet_smi.model.queue.places import Survey
+from fleet_smi.model.queue.plan import plan_queue
 from fleet_smi.model.reservation import (
     Reservation,
     check_booking,
@@ -31,6 +32,7 @@ from fleet_smi.model.select import choose_devices
 from fleet_smi.model.snapshot import Gpu, Lease
 from fleet_smi.model.views import NodeParts
 from tests.builders import HOUR, MINUTE, NOON, gpu, instance, process, snapshot
+from tests.model.queue.entries import entry
 
 DAY = 24 * HOUR
 
@@ -240,9 +242,14 @@ def test_only_what_was_watched_unused_for_half_an_hour_is_released() -> None:
 
 def test_the_queue_offers_kept_gpus_to_their_owner_only() -> None:
     node = apply_bookings(parts(*[gpu(index) for index in range(4)]), [booking(gpus=3)], NOON)
-    survey, request = Survey([node]), QueueRequest(count=2)
-    free = {
-        person: [len(place.free) for place in survey.places_for(request, person)]
-        for person in ("bob", "maria")
+    survey, bookings = Survey([node]), booking_entries([node], NOON)
+    # Who has used nothing comes first, and still gets what is not booked.
+    waiting = [entry(1, "bob", 2), entry(2, "bob", 1), entry(3, "maria", 3)]
+    decisions = plan_queue(
+        [*waiting, *bookings], {"maria": 9.0}, lambda each: survey.places(each.request), NOON
+    )
+    assert {each.entry.id: len(each.uuids) for each in decisions} == {
+        "0001": 0,
+        "0002": 1,
+        "0003": 3,
     }
-    assert free == {"bob": [1], "maria": [4]}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from fleet_smi.model.reservation import Reservation
@@ -163,3 +164,22 @@ def test_it_works_on_a_phone(booked: ThreadedHub, new_page: NewPage) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="Reserve").click()
     expect(page.get_by_role("dialog").get_by_role("button", name="Book")).to_be_in_viewport()
+
+
+def test_who_needs_a_gpu_queues_from_the_card_and_takes_the_offer(
+    booked: ThreadedHub, page: Page
+) -> None:
+    sign_in(page, booked, VIEWER)
+    need = page.get_by_role("region", name="I need a GPU")
+    for _ in range(6):
+        need.get_by_role("button", name="More GPUs").click()
+    need.get_by_role("button", name="Queue me").click()
+    expect(need.get_by_text("You are number 1 in the queue.")).to_be_visible()
+    # The rest of the node becomes free.
+    cards = [gpu(index) for index in range(8)]
+    token = booked.join("id-of-gpu05", "gpu05")
+    fresh = [replace(card, uuid=f"GPU-c{card.index}") for card in cards]
+    assert booked.report(snapshot_now("gpu05", *fresh), token=token).status == 200
+    need.get_by_role("button", name="Take it").click()
+    expect(need.get_by_text("ssh gpu05").last).to_be_visible()
+    expect(need.get_by_text("Yours now.")).to_be_visible()

@@ -1,18 +1,26 @@
 """Offers: taken up, lapsed, or withdrawn with their node; and where requests could be met."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from fleet_smi.hub.queue.planning import Situation, expect_behind
 from fleet_smi.model.fleet import NodeView, Verdict
+from fleet_smi.model.queue.bookings import booking_entries
 from fleet_smi.model.queue.entries import QueueEntry, QueueRequest
+from fleet_smi.model.queue.estimate import PastJobs
 from fleet_smi.model.queue.limits import refusal
 from fleet_smi.model.queue.occupants import GpuOccupant, held_gpus, node_occupants
 from fleet_smi.model.queue.offers import decline, settle_offers
-from fleet_smi.model.queue.places import Survey
+from fleet_smi.model.queue.places import Place, Survey
+from fleet_smi.model.queue.plan import plan_queue
+from fleet_smi.model.queue.reasons import describe_wait
+from fleet_smi.model.reservation import NodeBooking
 from fleet_smi.model.snapshot import Gpu, Lease
 from fleet_smi.model.units import GIB
+from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS
 from fleet_smi.model.views import NodeParts
 from tests.builders import NOON, gpu, instance, process
 from tests.model.queue.entries import entry, offer
@@ -150,6 +158,36 @@ def test_instances_are_given_where_whole_gpus_are_not_enough_and_are_not_mixed()
     nodes = [node("m", gpu(0, uuid="m0", instances=parts, mig_mode=True), gpu(1, uuid="m1"))]
     assert places(QueueRequest(count=1), *nodes) == {"m": (1, 1)}
     assert places(QueueRequest(count=2), *nodes) == {"m": (3, 3)}
+
+
+def test_what_is_booked_is_for_its_owner_alone_and_free_for_others_at_the_end() -> None:
+    booking = NodeBooking(
+        id="b1",
+        owner="chen",
+        gpus=1,
+        starts_at=NOON - 60,
+        ends_at=NOON + 7200,
+        is_active=True,
+        kept=("GPU-00000000",),
+    )
+    parts = node("gpu01", gpu(0))
+    booked = [replace(parts, node=replace(parts.node, bookings=(booking,)))]
+    bookings = booking_entries(booked, NOON)
+    survey = Survey(booked)
+
+    def find(waiting: QueueEntry) -> Sequence[Place]:
+        return survey.places(waiting.request)
+
+    decisions = plan_queue([entry(1, "bob"), entry(2, "chen"), *bookings], {}, find, NOON)
+    assert {each.entry.person: each.uuids for each in decisions} == {
+        "bob": (),
+        "chen": ("GPU-00000000",),
+    }
+    assert describe_wait(decisions[0]) == "1 offered to others or booked on gpu01"
+    situation = Situation(booked, DEFAULT_THRESHOLDS, None, PastJobs(()), NOON)
+    for_bob = expect_behind(QueueRequest(), "bob", [], situation)
+    assert (for_bob.by, for_bob.of_ten) == (NOON + 7200, 9)
+    assert expect_behind(QueueRequest(), "chen", [], situation).by == NOON + 300
 
 
 def test_people_who_share_a_gpu_hold_a_part_of_it_each() -> None:

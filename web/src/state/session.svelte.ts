@@ -19,6 +19,11 @@ class Session {
     return this.identity !== null && this.identity.how !== "open" && (users?.includes(this.identity.name) ?? false);
   }
 
+  /** Whether the hub knows who they are: a person can queue and book. */
+  get isPerson(): boolean {
+    return Boolean(this.identity?.person);
+  }
+
   /** Whether they signed in with a password; a proxy's user cannot sign out here. */
   get canSignOut(): boolean {
     return this.identity?.how === "session";

@@ -5,6 +5,7 @@ export const lazyViews = {
   history: () => import("./history/HistoryPage.svelte"),
   trends: () => import("./trends/TrendsPage.svelte"),
   queue: () => import("./queue/QueuePage.svelte"),
+  queueMe: () => import("./request/QueueMe.svelte"),
   node: () => import("./node/NodePage.svelte"),
   gpu: () => import("./gpu/GpuPage.svelte"),
   people: () => import("./people/PeoplePage.svelte"),

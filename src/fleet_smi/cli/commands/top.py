@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval",
         type=float,
         metavar="SECONDS",
-        help="read every N seconds (1; over ssh 2); a hub sends by itself",
+        help="read and draw every N seconds (1; over ssh 2); more for a slow line",
     )
     add("--theme", choices=_THEMES, help="colours (dark; mono with NO_COLOR)")
     add("--ascii", action="store_true", help="no other characters than ASCII")
@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
         theme_name=args.theme or _default_theme(),
         is_ascii=args.ascii or not _has_unicode(),
         send_signal=_signal_sender(is_local=_is_local(feed)),
+        draw_seconds=args.interval or 0.0,
     )
     for name in ("COLUMNS", "LINES"):
         # Textual would believe them, and not the terminal, whose window may have changed since.
@@ -143,8 +144,16 @@ def _has_unicode() -> bool:
 
 def _signal_sender(*, is_local: bool) -> "SendSignalTo":
     def send(request: "SendSignal", data: "TopData") -> str:
+        from fleet_smi import config
         from fleet_smi.terminal.top.signals import deliver_signal
 
-        return deliver_signal(request, data.node_view(request.node_id), is_local=is_local)
+        hub = config.load().hub
+        return deliver_signal(
+            request,
+            data.node_view(request.node_id),
+            is_local=is_local,
+            ssh_config=hub.ssh_config,
+            ssh_key=hub.ssh_key,
+        )
 
     return send

@@ -213,8 +213,10 @@ class QueueKeeper:
         """How long an offer is still kept."""
         return self._timers.seconds_left(entry)
 
-    async def expect(self, request: GpuRequest, nodes: Sequence[NodeParts]) -> Expected:
-        """When a request that stands behind the whole queue can probably be met."""
+    async def expect(
+        self, request: GpuRequest, nodes: Sequence[NodeParts], person: str | None
+    ) -> Expected:
+        """When a person's request that stands behind the whole queue can probably be met."""
         now = self._hub.clock()
         await self._past.refresh_jobs(now)
         own = [parts for parts in nodes if parts.node.site is None]
@@ -226,9 +228,8 @@ class QueueKeeper:
             model=request.model,
             vendor=request.vendor,
         )
-        waiting = [each.entry.request for each in self._round.decisions if not each.uuids]
-        offered = set(self.offered_to())
-        return await run_in_query_thread(expect_behind, wanted, waiting, offered, situation)
+        entries = list(self._entries.values())
+        return await run_in_query_thread(expect_behind, wanted, person, entries, situation)
 
     async def plan(self) -> None:
         """Plan now."""

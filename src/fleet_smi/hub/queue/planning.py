@@ -1,10 +1,11 @@
 """One round of the queue, off the event loop: settle offers, make new ones, estimate the rest."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from fleet_smi.model.queue.bookings import booked_occupants, booking_entries, is_booking
 from fleet_smi.model.queue.entries import QueueEntry, QueueOffer, QueueRequest
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected, PastJobs, estimate
 from fleet_smi.model.queue.occupants import (
@@ -71,10 +72,11 @@ def plan_round(
     def find_start(entry: QueueEntry) -> float | None:
         return expected.get(entry.id, UNKNOWN).not_before
 
+    bookings = booking_entries(situation.nodes, now)
     decisions = plan_queue(
-        settled.entries,
+        [*settled.entries, *bookings],
         hours,
-        lambda each: survey.places_for(each.request, each.person),
+        lambda each: survey.places(each.request),
         now,
         find_start,
     )
@@ -85,7 +87,7 @@ def plan_round(
     waiting = [each for each in decisions if not each.uuids]
     estimates = {each.entry.id: expected.get(each.entry.id, UNKNOWN) for each in decisions}
     if with_estimates:
-        estimates |= _estimates(waiting, after, survey, occupants, situation)
+        estimates |= _estimates(waiting, [*after, *bookings], survey, occupants, situation)
     return Round(
         entries=after,
         changed=[each for each in changed.values() if each.id not in ended],
@@ -146,17 +148,17 @@ def _estimates(
     situation: Situation,
 ) -> dict[str, Expected]:
     """Estimate when each of the first requests can be met, after those before it."""
-    taken = {uuid for each in entries if each.offer is not None for uuid in each.offer.uuids}
     found = {decision.entry.id: UNKNOWN for decision in waiting}
     ahead: list[tuple[frozenset[str], int]] = []
     for decision in waiting[:_MAX_ESTIMATES]:
-        request = decision.entry.request
+        request, person = decision.entry.request, decision.entry.person
         places = survey.places(request)
         nodes = frozenset([place.node_id for place in places])
         before = sum([count for others, count in ahead if not nodes.isdisjoint(others)])
         ahead.append((nodes, request.count))
+        given = [each for each in entries if each.offer is not None and each.person != person]
         found[decision.entry.id] = _expect(
-            request.count, before, places, occupants, taken, situation
+            request.count, before, places, occupants, given, situation
         )
     return found
 
@@ -166,14 +168,16 @@ def _expect(
     ahead: int,
     places: Sequence[Place],
     occupants: Occupants,
-    taken: Collection[str],
+    given: Sequence[QueueEntry],
     situation: Situation,
 ) -> Expected:
-    """Estimate when one of these nodes has enough free GPUs."""
+    """Estimate when one of these nodes has enough free GPUs; `given` has what others are given."""
+    taken = {uuid for each in given if each.offer is not None for uuid in each.offer.uuids}
+    booked = booked_occupants([each for each in given if is_booking(each)])
     fitting = [each for each in places if each.total >= count]
     fitting.sort(key=lambda place: -len(place.free))
     outlooks = [
-        node_outlook(place, occupants.get(place.node_id, {}), taken, situation.now)
+        node_outlook(place, {**occupants.get(place.node_id, {}), **booked}, taken, situation.now)
         for place in fitting[:_MAX_OUTLOOKS]
     ]
     return estimate(count, ahead, outlooks, situation.jobs, situation.now)
@@ -181,8 +185,8 @@ def _expect(
 
 def expect_behind(
     wanted: QueueRequest,
-    waiting: Sequence[QueueRequest],
-    offered: Collection[str],
+    person: str | None,
+    entries: Sequence[QueueEntry],
     situation: Situation,
 ) -> Expected:
     """Estimate when a request can be met that stands behind all that wait."""
@@ -191,15 +195,18 @@ def expect_behind(
     ids = {place.node_id for place in places}
     ahead = sum(
         [
-            request.count
-            for request in waiting
-            if any(place.node_id in ids for place in survey.places(request))
+            each.request.count
+            for each in entries
+            if each.offer is None
+            and any(place.node_id in ids for place in survey.places(each.request))
         ]
     )
     occupants = {
         parts.node.node_id: node_occupants(parts, situation.now) for parts in situation.nodes
     }
-    return _expect(wanted.count, ahead, places, occupants, offered, situation)
+    everything = [*entries, *booking_entries(situation.nodes, situation.now)]
+    given = [each for each in everything if each.offer is not None and each.person != person]
+    return _expect(wanted.count, ahead, places, occupants, given, situation)
 
 
 def find_faulty(entries: Sequence[QueueEntry], situation: Situation) -> list[str]:

@@ -78,9 +78,12 @@ def held_hours(nodes: Iterable[Mapping[str, GpuOccupant]], now: float) -> dict[s
 def node_outlook(
     place: Place, occupants: Mapping[str, GpuOccupant], taken: Collection[str], now: float
 ) -> NodeOutlook:
-    """Return what a request can expect of a node; `taken` are GPUs that are offered to others."""
+    """Return what a request can expect of a node; `taken` are free GPUs that others are given.
+
+    Of those that are booked, `occupants` has the end.
+    """
     jobs: dict[tuple[str, int], tuple[int, GpuOccupant]] = {}
-    for uuid in place.used:
+    for uuid in (*place.used, *[each for each in place.free if each in taken]):
         occupant = occupants.get(uuid)
         if occupant is None or occupant.since is None:
             continue  # nothing is known of when it ends

@@ -89,7 +89,6 @@ class Survey:
         self._thresholds = thresholds
         self._ignore_states = ignore_states
         self._samples: dict[Kind, tuple[Gpu, Instance | None]] = {}
-        self._kept: dict[tuple[str, str], str] = {}
         self.rooms = {
             parts.node.node_id: self._room(parts, is_closed)
             for parts in nodes
@@ -108,13 +107,6 @@ class Survey:
             self._places[shape] = tuple([place for place in found if place is not None])
         return self._places[shape]
 
-    def places_for(self, request: QueueRequest, person: str) -> tuple[Place, ...]:
-        """Return the same without the free GPUs that are kept for bookings of others."""
-        found = self.places(request)
-        if not self._kept:
-            return found
-        return tuple([self._without_kept(place, person) for place in found])
-
     def labels(self, node_id: str, uuids: Sequence[str]) -> tuple[str, ...]:
         """Return the short names of GPUs of a node."""
         names = {slot.uuid: slot.label for slot in self.rooms[node_id].slots}
@@ -124,10 +116,7 @@ class Survey:
         slots = []
         if self._ignore_states and parts.node.silent:
             parts = replace(parts, node=replace(parts.node, silent=False))
-        owners = {uuid: each.owner for each in parts.node.bookings for uuid in each.kept}
         for gpu, part, device, verdict in node_devices(parts):
-            if owners and gpu.uuid in owners:
-                self._kept[parts.node.node_id, device.uuid] = owners[gpu.uuid]
             instance = device if isinstance(device, Instance) else None
             profile = None if instance is None else instance.profile or ""
             kind = Kind(gpu.vendor, gpu.name, profile, total_memory(device))
@@ -140,11 +129,6 @@ class Survey:
             label = device_label(parts.node.name, gpu.index, part)
             slots.append(Slot(device.uuid, label, kind, device, free, closed))
         return Room(parts.node, tuple(slots), frozenset([slot.kind for slot in slots]))
-
-    def _without_kept(self, place: Place, person: str) -> Place:
-        owners = [self._kept.get((place.node_id, uuid), person) for uuid in place.free]
-        free = [uuid for uuid, owner in zip(place.free, owners, strict=True) if owner == person]
-        return place if len(free) == len(owners) else replace(place, free=tuple(free))
 
     def _rooms(self, request: QueueRequest) -> Iterable[Room]:
         """Return the nodes that have what the request names; all where it names nothing."""

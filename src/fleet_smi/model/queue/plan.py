@@ -14,6 +14,7 @@ from math import floor, inf
 from msgspec import Struct
 from msgspec.structs import replace
 
+from fleet_smi.model.queue.bookings import is_booking
 from fleet_smi.model.queue.entries import BANDS, QueueEntry, Shape, shape_of
 from fleet_smi.model.queue.places import Place
 
@@ -30,8 +31,8 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     With `uuids` it is offered these GPUs of `place`. Else `place` is the node where the fewest are
     missing, `None` if no node could ever meet it; `available` counts the GPUs there that it could
-    have now, `kept` those that are free and kept for `kept_for`, and `behind` is the last request
-    before it that waits for the same GPUs.
+    have now, `kept` those that are free and kept for `kept_for`, `withheld` those that are offered
+    to others or booked, and `behind` is the last request before it that waits for the same GPUs.
     """
 
     entry: QueueEntry
@@ -41,6 +42,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     available: int = 0
     kept: int = 0
     kept_for: str | None = None
+    withheld: int = 0
     behind: QueueEntry | None = None
     behind_hours: float = 0.0
 
@@ -80,12 +82,11 @@ class _Line:
     def can_have(self, uuid: str, entry: QueueEntry) -> bool:
         """Whether a free GPU is not given to somebody else already."""
         owner = self.taken.get(uuid)
+        if owner is None:
+            return True
         # Who waits for GPUs and then runs something there gets those that were offered.
-        return owner is None or (
-            owner.person == entry.person
-            and owner.request.kind != "run"
-            and entry.request.kind == "run"
-        )
+        is_for_run = owner.request.kind != "run" and entry.request.kind == "run"
+        return owner.person == entry.person and (is_for_run or is_booking(owner))
 
 
 def plan_queue(
@@ -195,6 +196,7 @@ def _blocked(entry: QueueEntry, used: float, places: Sequence[Place], line: _Lin
         available=len(free) - len(others),
         kept=len(others),
         kept_for=others[0] if others else None,
+        withheld=len(best.free) - len(free),
     )
 
 

@@ -71,8 +71,11 @@ def _supply(decision: Decision) -> str:
     if place is None:
         return "no node has such a GPU" if count == 1 else f"no node has {count} such GPUs"
     on = "" if decision.entry.request.where.startswith(NODE_PREFIX) else f" on {place.node}"
-    kept = f"{decision.kept} kept for {decision.kept_for}" if decision.kept else ""
+    others = []
+    if decision.kept:
+        others.append(f"{decision.kept} kept for {decision.kept_for}")
+    if decision.withheld:
+        others.append(f"{decision.withheld} offered to others or booked")
     if not decision.available:
-        return f"{kept}{on}" if kept else "none free"
-    free = f"{decision.available} of {count} free{on}"
-    return f"{free}, {kept}" if kept else free
+        return f"{', '.join(others)}{on}" if others else "none free"
+    return ", ".join([f"{decision.available} of {count} free{on}", *others])

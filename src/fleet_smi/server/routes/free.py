@@ -121,17 +121,15 @@ def _booker(context: RequestContext) -> str | None:
 async def _choose(context: RequestContext, fleet: FleetParts) -> _Chosen:
     query: FreeQuery = context.query
     request, thresholds = query.request(_booker(context)), context.hub.fleet.thresholds
-    queue, nodes = context.services.queue, query.choose_nodes(fleet.nodes)
-    if query.at is UNSET:
-        person = None if context.identity is None else context.identity.person
-        nodes = tuple(hide_offered(nodes, queue, person))
+    queue, there = context.services.queue, query.choose_nodes(fleet.nodes)
+    nodes = there if query.at is not UNSET else hide_offered(there, queue, context.person)
     # Tens of thousands of GPUs take a moment to compare: not on the event loop.
     choice = await run_in_query_thread(
         lambda: choose_devices(nodes, request, thresholds, explain=query.why)
     )
     expected = None
     if choice.unmet is not None and query.at is UNSET:
-        expected = await queue.expect(request, fleet.nodes)
+        expected = await queue.expect(request, there, context.person)
     return _Chosen(fleet, choice, expected)
 
 

@@ -57,7 +57,9 @@ class TopApp(App[None]):
         theme_name: str,
         is_ascii: bool,
         send_signal: SendSignalTo,
+        draw_seconds: float = 0.0,
     ) -> None:
+        """Create it; what arrives is drawn every `draw_seconds` at most, a key at once."""
         super().__init__(ansi_color=True)
         self.state = state
         self.data = TopData(feed.source, has_history=feed.has_history)
@@ -68,6 +70,7 @@ class TopApp(App[None]):
         self._theme_name = theme_name
         self._canvas = Canvas(theme_name, is_ascii=is_ascii)
         self._send_signal = send_signal
+        self._draw_seconds = draw_seconds
         self._arrived: deque[Update] = deque()
         self._drawn_at = 0.0
         self._asked: dict[type, tuple[Request, float]] = {}
@@ -126,7 +129,8 @@ class TopApp(App[None]):
     def _poll(self) -> None:
         """Apply what has arrived; draw it, or at least the ages, which grow by themselves."""
         now = time.monotonic()
-        if not self._arrived and now - self._drawn_at < _TICK_SECONDS:
+        wait = self._draw_seconds if self._arrived else max(self._draw_seconds, _TICK_SECONDS)
+        if now - self._drawn_at < wait - _POLL_SECONDS / 2:
             return
         while self._arrived:
             update = self._arrived.popleft()

@@ -42,8 +42,8 @@ class Canvas(Widget):
         for row, (line, old) in enumerate(zip(lines, old_lines, strict=True)):
             if line != old:
                 strips[row] = self._strip(line)
-                first, last = _changed_columns(old, line)
-                changed.append(Region(first, row, max(1, last - first), 1))
+                first, end = changed_columns(old, line)
+                changed.append(Region(first, row, end - first, 1))
         self._lines, self._strips = lines, strips
         if changed:
             self.refresh(*changed)
@@ -67,17 +67,19 @@ class Canvas(Widget):
         return style
 
 
-def _changed_columns(old: TopLine, new: TopLine) -> tuple[int, int]:
-    """Return the first column that differs, and the one after the last."""
-    width = sum([display_width(text) for text, _ in new])
+def changed_columns(old: TopLine, new: TopLine) -> tuple[int, int]:
+    """Return the first column that differs, and the one after the last.
+
+    Not each part by itself: Textual sends styles and moves for each, twice as much in all.
+    """
+    end = sum([display_width(text) for text, _ in new])
     start = 0
     for one, other in zip(old, new, strict=False):
         if one != other:
             break
         start += display_width(one[0])
-    end = width
     for one, other in zip(reversed(old), reversed(new), strict=False):
         if one != other or end <= start:
             break
         end -= display_width(one[0])
-    return start, max(start, end)
+    return start, max(start + 1, end)

@@ -1,5 +1,7 @@
 """Typing of the filter: editing, completion, and its effect on what is shown."""
 
+import re
+
 from fleet_smi.model.filter import FILTER_KEYS
 from fleet_smi.model.fleet import STATES
 from fleet_smi.terminal.top import completion
@@ -10,6 +12,7 @@ from fleet_smi.terminal.top.view.filter_line import MAX_SUGGESTIONS
 
 _FREE = "free"
 NO_SUGGESTION = -1
+_NAME_BEGUN = re.compile(r"-?(?:user|node|site|label|driver|uuid):[^*,\"]+")
 
 
 def start_filter(state: ScreenState) -> None:
@@ -50,6 +53,8 @@ def apply_typed(state: ScreenState, data: TopData, editor: LineEditor) -> None:
     text, typed = editor.text.strip(), completion.last_word(editor.text)
     if state.editor is not None and _is_begun(typed.removeprefix("-").lower()):
         text = editor.text[: len(editor.text) - len(typed)].strip()
+    elif state.editor is not None and _NAME_BEGUN.fullmatch(typed):
+        text += "*"  # a name is matched as a whole, and this one is not finished
     set_filter(state, data, text)
 
 

@@ -37,7 +37,14 @@ echo done
 """
 
 
-def deliver_signal(request: SendSignal, node: NodeView | None, *, is_local: bool) -> str:
+def deliver_signal(
+    request: SendSignal,
+    node: NodeView | None,
+    *,
+    is_local: bool,
+    ssh_config: str | None = None,
+    ssh_key: str | None = None,
+) -> str:
     """Send the signal; return a line about the outcome."""
     done = f"process {request.pid} was {_DONE[request.signal]}"
     try:
@@ -48,7 +55,14 @@ def deliver_signal(request: SendSignal, node: NodeView | None, *, is_local: bool
             return done
         if node is None:
             return "the node is gone"
-        problem = asyncio.run(_over_ssh(request, node.ssh_host or node.name))
+        ssh = SshProgram(
+            config=ssh_config,
+            key=ssh_key,
+            timeout_seconds=_SSH_SECONDS,
+            max_output_bytes=_MAX_OUTPUT,
+            max_concurrent=1,
+        )
+        problem = asyncio.run(_over_ssh(ssh, request, node.ssh_host or node.name))
     except (CollectError, FleetError) as error:
         return str(error)
     return problem or done
@@ -68,20 +82,14 @@ def _is_this_machine(node: NodeView) -> bool:
         return False
 
 
-async def _over_ssh(request: SendSignal, host: str) -> str | None:
+async def _over_ssh(ssh: SshProgram, request: SendSignal, host: str) -> str | None:
     """Run the script on the host; return what went wrong."""
     began = 0 if request.started_at is None else int(request.started_at)
     # Numbers and one of two names: nothing that a node sent gets into the script.
     script = _SCRIPT.format(pid=int(request.pid), began=began, signal=request.signal)
     if host.startswith("-"):
         return f"{host!r} is not the name of a host"
-    async with SshProgram(
-        config=None,
-        key=None,
-        timeout_seconds=_SSH_SECONDS,
-        max_output_bytes=_MAX_OUTPUT,
-        max_concurrent=1,
-    ) as ssh:
+    async with ssh:
         output = await ssh.run(host, "sh -s", script.encode())
     answer = output.stdout.decode("utf-8", "replace").strip()
     if output.exit_code == 0 and answer == "done":

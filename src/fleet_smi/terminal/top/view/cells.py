@@ -7,7 +7,7 @@ strength the load. Every state has a mark too, so that no colour is needed.
 from fleet_smi.model.fleet import JudgedGpu, State
 from fleet_smi.model.people import owners
 from fleet_smi.model.units import GIB, MAX_SECONDS
-from fleet_smi.terminal.paint import align_left, display_width, truncate
+from fleet_smi.terminal.paint import align_left, display_width, strip_unprintable, truncate
 from fleet_smi.terminal.top.spans import TopLine, TopSpan
 
 MARKS: dict[State, str] = {
@@ -22,6 +22,7 @@ MARKS: dict[State, str] = {
 LOAD_LEVELS = 5
 _MIN_TEXT = 5  # columns: a narrower cell has only a mark, or a number
 _MARKED_BUSY = 10
+_MIN_ELLIPSIS = 7
 
 
 def short_elapsed(seconds: float | None) -> str:
@@ -99,7 +100,15 @@ def _busy(gpu: JudgedGpu, width: int, rows: int) -> tuple[str, str]:
         return _sides(marked, "", width), _sides(_used(gpu), f"{load}%" if load else "", width)
     # A name is shortened for the load: whether a GPU is really used is half of the question.
     room = width - len(load) - 1
-    return (align_left(marked, room) + " " + load if load else truncate(marked, width)), ""
+    return (f"{_cut(marked, room)} {load}" if load else truncate(marked, width)), ""
+
+
+def _cut(text: str, width: int) -> str:
+    """Return a text of exactly this width; a short one is cut without an ellipsis."""
+    if width >= _MIN_ELLIPSIS:
+        return align_left(text, width)
+    head, _ = _split(strip_unprintable(text), width)
+    return head + " " * (width - display_width(head))
 
 
 def _used(gpu: JudgedGpu) -> str:

@@ -80,8 +80,8 @@ def _figures(gpu: JudgedGpu) -> tuple[_Figure, ...]:
         _Figure(
             "load", gpu.busy_percent, 100.0, _percent(gpu.busy_percent), "busy", "busy_percent"
         ),
-        _Figure("memory", used, total, _memory(gpu), "leased", "memory_used_bytes"),
-        _Figure("power", watts, limit, _power(gpu), "held", "power_watts"),
+        _Figure("memory", used, total, _memory(gpu), gpu.verdict.state, "memory_used_bytes"),
+        _Figure("power", watts, limit, _power(gpu), "dim", "power_watts"),
         _Figure("heat", heat, _HOT_CELSIUS, _degrees(heat), "dim", "temperature_celsius"),
     )
 

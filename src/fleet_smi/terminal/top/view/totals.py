@@ -2,6 +2,7 @@
 
 from fleet_smi.model.fleet import Summary
 from fleet_smi.model.units import format_elapsed, pluralize
+from fleet_smi.terminal.paint import align_left
 from fleet_smi.terminal.top.spans import TopLine, fit, width_of
 from fleet_smi.terminal.top.view.cells import MARKS
 from fleet_smi.terminal.view.formatting import STATE_ORDER
@@ -54,8 +55,11 @@ def _sources(summary: Summary, source: str, age_seconds: float | None) -> list[T
 
 
 def format_power(watts: float) -> str:
-    """Return a power: "640 W", "15.2 kW"."""
-    return f"{watts:.0f} W" if watts < _KILOWATT else f"{watts / _KILOWATT:.1f} kW"
+    """Return a power: "640 W", "15.2 kW", "3.96 MW"."""
+    if watts < _KILOWATT:
+        return f"{watts:.0f} W"
+    kilowatts = watts / _KILOWATT
+    return f"{kilowatts:.1f} kW" if kilowatts < _KILOWATT else f"{kilowatts / _KILOWATT:.2f} MW"
 
 
 def state_bar(summary: Summary, columns: int) -> TopLine:
@@ -80,4 +84,4 @@ def _spread(widths: list[int], room: int) -> None:
 
 def notice_line(text: str, columns: int) -> TopLine:
     """Return a line that tells of a problem or a moment of the past, across the screen."""
-    return fit([(f" {text} ", "notice")], columns)
+    return [(align_left(f" {text}", columns), "notice")]
