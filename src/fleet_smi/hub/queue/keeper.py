@@ -81,8 +81,6 @@ class QueueKeeper:
         while True:
             began = time.monotonic()
             try:
-                if self._entries or not self._is_loaded:
-                    await self._past.refresh(self._hub.clock())
                 await self.plan()
             except FleetError as error:
                 self._failures.record_failure(error)
@@ -252,6 +250,8 @@ class QueueKeeper:
             self._set_round(Round([], [], [], [], {}))
             return
         now = self._hub.clock()
+        # Only while somebody waits: it has the sums of the current hour written.
+        await self._past.refresh(now)
         nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
         is_due = time.monotonic() - self._estimated_at >= _ESTIMATE_SECONDS
         waiting = [entry.id for entry in self._entries.values() if entry.offer is None]
