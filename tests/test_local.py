@@ -34,6 +34,13 @@ def test_a_driver_that_took_long_does_not_make_this_machines_clock_wrong() -> No
     assert (node.clock_skew_seconds, node.warnings) == (None, ())
 
 
+def test_a_driver_that_took_long_does_not_make_this_machine_silent() -> None:
+    taken = replace(snapshot(gpu(0)), taken_at=time.time() - 90.0, interval_seconds=1.0)
+    (node,) = ScriptedFleet(taken).view(1.0).nodes
+    assert not node.silent
+    assert node.gpus[0].verdict.state == "free"
+
+
 def test_what_is_known_is_shown_until_the_driver_has_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -81,6 +81,17 @@ def test_rows_that_the_history_writes_are_work() -> None:
     assert budget.admit(OTHER, 0) is None
 
 
+def test_a_report_that_is_half_applied_can_exceed_it() -> None:
+    budget = ReportBudget(10.0, Clock())
+    assert budget.admit(NODE, MAX_REPORT_BYTES) is None
+    assert budget.check(NODE, MAX_REPORT_BYTES, 1.0, 20_000) is None
+    refusal = budget.check(NODE, MAX_REPORT_BYTES, 1.0, 200_000)
+    assert refusal is not None
+    assert refusal.status == 429
+    assert budget.check(OTHER, MAX_REPORT_BYTES, 1.0, 20_000) is None
+    assert budget.check(OPEN, MAX_REPORT_BYTES, 1.0, 200_000) is None
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[ThreadedHub]:
     with ThreadedHub(tmp_path / "hub", hub__node_budget="0.1s") as running:
@@ -138,6 +149,23 @@ def test_a_node_whose_processes_all_change_with_every_report_is_throttled(
     assert 429 in [send_new_processes(number) for number in range(1, 6)]
     wait_until(lambda: send(hub, credential, taken(9))[0] == 200, seconds=60.0)
     assert send(hub, other, taken(1, "gpu02"))[0] == 200
+
+
+def test_one_report_of_many_samples_cannot_fill_the_history(hub: ThreadedHub) -> None:
+    """It is refused in the middle, and goes on from there when it is sent again."""
+    credential, now = hub.join("id-of-gpu01", "gpu01"), time.time()
+    samples = []
+    for number in range(1, 61):
+        pids = range(number * 1000, number * 1000 + MAX_PROCESSES_PER_DEVICE)
+        processes = tuple(process(pid, started_at=now) for pid in pids)
+        gpus = [gpu(index, processes=processes) for index in range(4)]
+        at = now - 30 + number / 2
+        samples.append(snapshot(*gpus, taken_at=at, sequence=number, run_id="run"))
+    history = hub.server.hub.history
+    assert history is not None
+    assert hub.report(*samples, token=credential).status == 429
+    assert 0 < history.recorded_rows < 20_000
+    assert 0 < node(hub).sequence < len(samples)
 
 
 def test_a_chunked_body_is_charged_as_it_comes_and_refused_before_its_end(

@@ -33,6 +33,9 @@ class OneMachine:
     def view(self, now: float) -> FleetView:
         """Return the machine as a fleet at one moment; it has no node before the first sample."""
         nodes = []
-        if self._node is not None:
-            nodes.append(build_node_view(self._node.parts(now, self._thresholds)))
+        node = self._node
+        if node is not None:
+            # A driver that was slow to answer is no silence: the sample has just been taken.
+            delay_seconds = max(0.0, now - node.at)
+            nodes.append(build_node_view(node.parts(now, self._thresholds, delay_seconds)))
         return FleetView(taken_at=now, summary=summarize_nodes(nodes), nodes=tuple(nodes))

@@ -128,7 +128,8 @@ def _is_locked(folder: Path) -> bool:
     """Whether a hub holds the lock of the folder; taking the lock to find out could stop one."""
     try:
         inode = (folder / LOCK_FILE).lstat().st_ino
-        locks = Path("/proc/locks").read_text("ascii").splitlines()
+        # Not "ascii": its codec is a file, which the user that root became may not be able to read.
+        locks = Path("/proc/locks").read_text("utf-8").splitlines()
     except FileNotFoundError:
         return False
     except OSError:

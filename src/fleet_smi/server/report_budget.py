@@ -47,14 +47,17 @@ class ReportBudget:
         if identity.token_id is None:
             return None
         wait_seconds = self._buckets.overdraw(identity.token_id, work_seconds, self._clock())
-        if not wait_seconds:
+        return _too_much_work(wait_seconds) if wait_seconds else None
+
+    def check(
+        self, identity: Identity, body_bytes: int, work_seconds: float, recorded_rows: int
+    ) -> HttpError | None:
+        """Return the error 429 if a report that is half applied has used up the budget."""
+        excess = _excess_seconds(body_bytes, work_seconds, recorded_rows)
+        if excess <= 0 or identity.token_id is None:
             return None
-        return HttpError(
-            429,
-            "too_much_work",
-            "the reports of this node take too much of the hub's time: wait and send them again",
-            math.ceil(wait_seconds),
-        )
+        wait_seconds = self._buckets.seconds_until(identity.token_id, excess, self._clock())
+        return _too_much_work(wait_seconds) if wait_seconds else None
 
     def settle(
         self, identity: Identity, body_bytes: int, work_seconds: float, recorded_rows: int = 0
@@ -63,11 +66,23 @@ class ReportBudget:
 
         That is time on the event loop, and rows that the history has to write for it.
         """
-        work_seconds += recorded_rows * _SECONDS_PER_ROW
-        excess = work_seconds - _minimum_seconds(body_bytes)
+        excess = _excess_seconds(body_bytes, work_seconds, recorded_rows)
         if excess > 0 and identity.token_id is not None:
             self._buckets.spend(identity.token_id, excess, self._clock())
 
 
 def _minimum_seconds(body_bytes: int) -> float:
     return _SECONDS_PER_REPORT + body_bytes * _SECONDS_PER_BYTE
+
+
+def _excess_seconds(body_bytes: int, work_seconds: float, recorded_rows: int) -> float:
+    return work_seconds + recorded_rows * _SECONDS_PER_ROW - _minimum_seconds(body_bytes)
+
+
+def _too_much_work(wait_seconds: float) -> HttpError:
+    return HttpError(
+        429,
+        "too_much_work",
+        "the reports of this node take too much of the hub's time: wait and send them again",
+        math.ceil(wait_seconds),
+    )

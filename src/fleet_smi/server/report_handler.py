@@ -289,6 +289,10 @@ class ReportHandler:
                 # The history was full, and is not any more: the first half was not recorded.
                 if self._hub.receipt_id_of(node_id) != receipt_id:
                     return OUT_OF_ORDER
+                # Sent again, it goes on from here: what was applied is not recorded twice.
+                refusal = self._budget.check(sender.identity, len(body), seconds, rows)
+                if refusal is not None:
+                    return refusal
                 started, row_count = time.thread_time(), self._recorded_rows
                 some = report.snapshots[first : first + _SNAPSHOTS_PER_STEP]
                 self._push.receive(replace(report, snapshots=some), sender.address)

@@ -109,3 +109,18 @@ def test_reports_that_a_busy_hub_handles_late_are_no_silence() -> None:
     assert story.stored.presence() == []
     story.tick(70)
     assert relative_times(story.stored.presence()) == [(0, 60)]
+
+
+def test_a_node_is_charged_for_the_usage_that_each_of_its_checkpoints_has() -> None:
+    def rows_of_the_last_report(users: int) -> int:
+        story = ReportingNode()
+        history = story.recorded.history
+        for second in range(users):
+            story.report(second, busy_gpu(second, user=f"user{second}"))
+        before = history.recorded_rows
+        story.report(users, busy_gpu(users, user="another"))
+        return history.recorded_rows - before
+
+    # A period and a process that have ended; with many users, the sums of all of them as well.
+    assert rows_of_the_last_report(3) == 2
+    assert rows_of_the_last_report(205) in range(11, 14)

@@ -111,10 +111,8 @@ class Ledger:
 
     def update(self, uses: Iterable[DeviceUse], at: float, batch: WriteBatch) -> None:
         """Set the uses of all devices from `at` on; a device that is not among them has ended."""
-        if self._since is None:
-            self._since = at
-        if self._begun is None:
-            self._begun = at
+        self._since = at if self._since is None else self._since
+        self._begun = at if self._begun is None else self._begun
         previous, self._intervals = self._intervals, {}
         for use in uses:
             self._intervals[use.uuid] = self._next_interval(
@@ -192,8 +190,7 @@ class Ledger:
         batch.usage += usage_rows(self._node_id, self._buckets, hours)
         for uuid, interval in self._intervals.items():
             if interval.start < at:
-                gpu_key = self._node_id, uuid
-                batch.periods.append((gpu_key, interval.to_period(at, certain=False)))
+                batch.periods.append(((self._node_id, uuid), interval.to_period(at, certain=False)))
         if self._since is not None and self._since < at:
             batch.presence += self._presence(at, certain=False)
         dormant = {uuid: interval.occupants for uuid, interval in self._intervals.items()}
@@ -223,6 +220,11 @@ class Ledger:
         self.update((), at, batch)
         batch.usage += usage_rows(self._node_id, self._buckets, [self._hour])
         self._since = None
+
+    @property
+    def usage_count(self) -> int:
+        """The number of sums of usage that each checkpoint has: by GPU, user and state."""
+        return len(self._buckets)
 
     @property
     def hour_buckets(self) -> UsageBuckets:

@@ -33,6 +33,9 @@ _MAX_CLOCK_STEP_SECONDS = 3600.0
 # is rolled up alone, by its next report.
 _ROLLUP_GRACE_SECONDS = 30.0
 
+# Sums of usage that a checkpoint encodes in the time in which a row is written.
+_USAGE_PER_ROW = 20
+
 
 class NodeRecorder:
     """Records the reports of one node.
@@ -192,6 +195,12 @@ class NodeRecorder:
         if not self.silent:
             self.ledger.end(self._accounted_until, batch)
         self.silent, self.states = True, ()
+
+    @property
+    def save_row_count(self) -> int:
+        """How many rows its next checkpoint is worth, or all it has after a silence."""
+        usage_count = self.ledger.usage_count
+        return usage_count if self.silent else usage_count // _USAGE_PER_ROW
 
     def add_usage(self, batch: WriteBatch, *, with_current_hour: bool = False) -> None:
         """Count the time up to the latest report; sums of finished hours go into a batch."""

@@ -44,8 +44,7 @@ class HistoryRecorder:
         self._late: dict[str, LateReports] = {}
         self._ended_hours = EndedHours()
         self._descriptions = NodeDescriptions(fleet)
-        self._ribbon = RibbonCounter()
-        self._batch = WriteBatch()
+        self._ribbon, self._batch = RibbonCounter(), WriteBatch()
         self.unsaved: set[str] = set()
         """Ids of the nodes whose checkpoints go into the next batch."""
         self._now = -inf
@@ -54,7 +53,7 @@ class HistoryRecorder:
         self.last_batch = 0
         """The number of the last batch that was queued."""
         self.recorded_rows = 0
-        """How many intervals reports have begun or ended so far, each a row to be written."""
+        """How many rows reports have caused so far: each interval that ended, and checkpoints."""
         self._too_late, self._spacing = 0, SampleSpacing()
         self._rotation = Rotation[NodeRecorder](_NODE_CHECK_PARTS)
         self._late_ending = WorkQueue[str](_MAX_LATE_ENDED_PER_TICK)
@@ -260,13 +259,14 @@ class HistoryRecorder:
         return self._recorders.setdefault(node_id, NodeRecorder(node_id, thresholds, ledger))
 
     def _record_change(self, recorder: NodeRecorder, change: FleetChange) -> None:
-        previous, row_count = recorder.states, self._batch.interval_row_count
+        previous, saved = recorder.states, recorder.save_row_count
+        row_count = self._batch.interval_row_count
         if recorder.record(change, self._batch, self._spacing.seconds, self._fleet.delay_seconds):
             self._ribbon.count(previous, recorder.states)
             self._descriptions.add(change.snapshot, self._batch)
             if rows := self._batch.interval_row_count - row_count:
                 self.unsaved.add(recorder.node_id)
-                self.recorded_rows += rows
+                self.recorded_rows += rows + saved
         else:  # it may still fill a gap, where a killed hub had received what came after it
             self._record_late(recorder, change)
 

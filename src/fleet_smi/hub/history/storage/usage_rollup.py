@@ -56,11 +56,13 @@ def write_usage_hours(connection: Connection, rows: list[RowValues]) -> None:
 
 def _read_stored(connection: Connection, keys: Iterable[UsageKey]) -> dict[UsageKey, SumValues]:
     """The stored sums of these hours."""
-    gpus: dict[int, list[int]] = defaultdict(list)
+    # Each GPU once, however many users it has had: a query reads all of its rows.
+    gpus: dict[int, set[int]] = defaultdict(set)
     for bucket, gpu, _, _ in keys:
-        gpus[bucket].append(gpu)
+        gpus[bucket].add(gpu)
     stored: dict[UsageKey, SumValues] = {}
-    for bucket, gpu_ids in gpus.items():
+    for bucket, distinct in gpus.items():
+        gpu_ids = sorted(distinct)
         for first in range(0, len(gpu_ids), _GPUS_PER_QUERY):
             chunk = usage_hours.c.gpu.in_(gpu_ids[first : first + _GPUS_PER_QUERY])
             query = select(usage_hours).where(usage_hours.c.bucket == bucket, chunk)
