@@ -1,5 +1,6 @@
 """What a hub says of the future, from the past that it has recorded."""
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -51,5 +52,5 @@ def test_a_hub_says_when_a_gpu_is_usually_free_from_the_jobs_that_it_has_seen(
         assert expected["of_ten"] == 9
         assert expected["not_before"] >= now + 600
         past = hub.server.queue._past
-        wait_until(lambda: past.use is not None)
+        asyncio.run_coroutine_threadsafe(past.refresh(time.time()), hub._loop).result(60)
         assert past.use is not None
