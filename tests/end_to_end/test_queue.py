@@ -89,6 +89,12 @@ def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) ->
     unmet = run_fleet_smi("free", "-n", "1", "--hub", jobs.hub.url, env=env)  # type: ignore[attr-defined]
     assert (unmet.returncode, unmet.stdout) == (1, "")
 
+    # A hub that is killed and comes back still has them, and they have not noticed.
+    jobs.hub.program.kill()  # type: ignore[attr-defined]
+    jobs.hub.start()  # type: ignore[attr-defined]
+    wait_until(lambda: len(run_json("queue", env=env)["rows"]) == 2)
+    assert [each["id"] for each in run_json("queue", env=env)["rows"]] == [row["id"], other["id"]]
+
     # A job ends: the first of the queue gets its GPU, by the lock of the node.
     first.communicate("\n")
     assert line(third).startswith("got ")

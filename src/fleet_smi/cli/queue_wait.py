@@ -27,6 +27,7 @@ _RETRY_SECONDS = 10.0
 _HUB_TIMEOUT_SECONDS = 5.0
 _MAX_UUIDS = 512
 _CANCELLED_SECONDS = 30.0
+_RESTART_SECONDS = 20.0
 
 
 class Cancelled(FleetError):
@@ -64,6 +65,10 @@ class QueuePlace:
         row = self._client.join_queue(self._request)
         self._id, self._heard_at = row.id, time.monotonic()
         return row
+
+    def was_heard_within(self, seconds: float) -> bool:
+        """Whether the hub has answered about this request in so many seconds."""
+        return self._id is not None and time.monotonic() - self._heard_at < seconds
 
     def answer(self, *, taken: bool) -> None:
         """Answer an offer; what the hub says to that changes nothing here."""
@@ -170,6 +175,12 @@ def _take_in_turn(
         except Unmet as error:  # too many of this person wait already
             show(str(error))
             deadline.pause(_RETRY_SECONDS, str(error))
+            continue
+        except DeliveryError as error:
+            # A hub that is restarted still has the place of this request.
+            if not place.was_heard_within(_RESTART_SECONDS):
+                raise
+            deadline.pause(_POLL_SECONDS, str(error))
             continue
         reason = describe_place(row, time.time())
         if row.offer is not None:

@@ -13,6 +13,7 @@ from fleet_smi.client.connection import Response
 from fleet_smi.hub.database import queue as queue_table
 from fleet_smi.hub.database import write_transaction
 from fleet_smi.model.snapshot import Lease
+from fleet_smi.model.token_bucket import TokenBucket
 from tests.builders import gpu, process
 from tests.machines import wait_until
 from tests.server.routes.snapshots import snapshot_now
@@ -190,6 +191,20 @@ def test_requests_that_make_no_sense_or_are_too_many_are_refused(tmp_path: Path)
         assert send(hub, path_like, "POST").status == 409
         join(hub, "carol")
         assert b"queue is full" in send(hub, "dave", "POST").body
+
+
+def test_who_sends_requests_without_end_is_slowed_down_and_nobody_else(hub: ThreadedHub) -> None:
+    hub.server.queue._pace = TokenBucket(burst=5, refill_seconds=3600.0)
+    statuses = []
+    for _ in range(6):
+        response = send(hub, "eve", "POST")
+        statuses.append(response.status)
+        if response.status == 200:
+            row = msgspec.json.decode(response.body)
+            assert send(hub, "eve", "DELETE", f"/{row['id']}").status == 204
+    assert statuses == [200] * 5 + [409]
+    assert error_code(send(hub, "eve", "POST")) == "too_many"
+    assert join(hub, "bob")["offer"] is not None
 
 
 def test_a_record_that_cannot_be_read_or_planned_stops_nobody(

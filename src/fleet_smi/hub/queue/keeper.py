@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import FleetError, NotFound, UsageError
+from fleet_smi.errors import FleetError, NotFound, Unmet, UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
@@ -27,11 +27,13 @@ from fleet_smi.model.queue.offers import decline
 from fleet_smi.model.queue.places import Survey
 from fleet_smi.model.queue.reasons import describe_request
 from fleet_smi.model.queue.view import QueueRow, QueueView, offered_row, waiting_row
+from fleet_smi.model.token_bucket import TokenBucket
 from fleet_smi.model.views import NodeParts
 
 logger = logging.getLogger(__name__)
 _TICK_SECONDS, _IDLE_SECONDS = 1.0, 2.0
 _ESTIMATE_SECONDS = 20.0
+_BURST = 60
 _COST_FACTOR = 10.0
 """A round that takes 0.3 s is followed by a pause of 3 s."""
 
@@ -69,6 +71,7 @@ class QueueKeeper:
         self._timers = QueueTimers()
         self._unsaved_seen: dict[str, float] = {}
         self._lock = asyncio.Lock()
+        self._pace = TokenBucket(burst=_BURST, refill_seconds=1.0)
         self._changes = self._planned = 0
         self._round = Round([], [], [], [], {})
         self._places: dict[str, tuple[int, int]] = {}
@@ -95,10 +98,10 @@ class QueueKeeper:
 
         Raise `UsageError` if no node could ever meet it, `Unmet` if too many wait already.
         """
+        self._require_calm(person)
         await self.ready()
         await self._require_possible(request)
-        now = self._hub.clock()
-        limits = self._limits
+        now, limits = self._hub.clock(), self._limits
         async with self._lock:
             entry = await asyncio.to_thread(
                 self._store.add, person, request, now, limits.per_person, limits.in_all
@@ -152,6 +155,7 @@ class QueueKeeper:
     ) -> None:
         """Change what is not `None`."""
         entry = self.entry(entry_id)
+        self._require_calm(entry.person)
         request = entry.request
         if note is not None:
             request = replace(request, note=note)
@@ -325,6 +329,11 @@ class QueueKeeper:
             self._timers.sync(self._entries.values(), self._hub.clock())
             self._changes += 1
         await self._plan_changes()
+
+    def _require_calm(self, person: str) -> None:
+        """Raise `Unmet` if a person sends too much: every request and change is planned at once."""
+        if self._pace.acquire(person, time.monotonic()) > 0:
+            raise Unmet("too many requests in a short time: try again in some seconds")
 
     async def _require_possible(self, request: QueueRequest) -> None:
         """Raise `UsageError` if no node could ever meet a request, silent nodes included."""
