@@ -14,6 +14,18 @@ from tests.builders import HOUR, NOON
 from tests.fleet.senders import FILE, ID, PUSH, Sender, by_name, send
 
 
+def test_the_remedy_over_ssh_needs_no_agent() -> None:
+    fleet = FleetState()
+    for tick in range(4):
+        for number in ("01", "02"):
+            way = Via("ssh", f"gpu{number}")
+            send(fleet, Sender(f"gpu{number}", uuid=f"GPU-{number}", via=way), NOON + tick)
+    for node in by_name(fleet, NOON + 4).values():
+        assert "systemd-machine-id-setup" in (node.trouble or "")
+        assert "agent" not in (node.trouble or "")
+        assert "if this is a hub" in (node.trouble or "")
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -170,11 +170,14 @@ def _with_shared_id_warning(
     where = "this machine" if is_clone else names
     old_ids = [parts.node.node_id] if is_clone else [each.node_id for each in others[:_MAX_NAMED]]
     via = parts.node.via if is_clone or others[0].via is None else others[0].via.source
-    steps = JOIN_AS_NEW if via == "push" else f"{NEW_MACHINE_ID} and restart its agent"
+    steps = JOIN_AS_NEW if via == "push" else NEW_MACHINE_ID
+    if via not in ("push", "ssh"):
+        steps += " and restart its agent"
+    then = "Then, if this is a hub, run" if via == "ssh" else "Then run"
     removals = ", ".join([f"`fleet-smi nodes remove {old_id}`" for old_id in old_ids])
     message = (
         f"has the same machine-id as {names}: one is a clone of the other. On {where} run {steps}. "
-        f"Then run {removals}"
+        f"{then} {removals}"
     )
     trouble = "; ".join(filter(None, (message, parts.node.trouble)))
     return replace(parts, node=replace(parts.node, trouble=trouble))

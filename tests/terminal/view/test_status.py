@@ -237,3 +237,12 @@ def test_throttling_is_shown_whatever_the_state_and_in_short_where_there_is_no_r
         view = fleet(node("n", gpu(0, judged, 60.0, processes=processes)))
         assert note.words in row(screen(view, 200), 0)
         assert "throttled" in row(screen(view, 80), 0)
+
+
+def test_a_machine_whose_driver_is_slow_is_not_one_without_gpus() -> None:
+    slow = CollectorRun(
+        name="nvml", outcome="failed", seconds=4.0, detail="driver slow: 4 s so far", fault="slow"
+    )
+    text = screen(fleet(replace(samples.no_gpu(), runs=(slow,))))
+    assert "waits for its driver: no GPU is read yet." in text
+    assert "can see" not in text

@@ -104,6 +104,10 @@ def _lines(view: FleetView, page: _Page) -> Iterator[_Line]:
 
 
 def _no_gpu(node: NodeView, page: _Page) -> Iterator[_Line]:
+    if any(run.fault == "slow" for run in node.runs):
+        yield [(node.name, "title"), (" waits for its driver: no GPU is read yet.", None)]
+        yield from _problem_lines(node, page)
+        return
     yield [(node.name, "title"), (" has no GPU that fleet-smi can see.", None)]
     yield from _problem_lines(node, page)
     yield [("  fleet-smi doctor", "title"), ("   shows why, and how to fix it", None)]
