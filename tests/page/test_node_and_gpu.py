@@ -4,7 +4,8 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.accounts import ADMIN, sign_in
+from tests.builders import gpu, snapshot
+from tests.page.accounts import ADMIN, VIEWER, add_accounts, sign_in
 from tests.page.sample_fleet import COMMAND
 from tests.server.threaded_hub import ThreadedHub
 
@@ -111,3 +112,28 @@ def test_a_missing_page_is_an_error_with_a_link_back(lab: ThreadedHub, page: Pag
     expect(page.get_by_role("heading", name="GPU not found")).to_be_visible()
     page.get_by_role("link", name="Back to the fleet").click()
     expect(page.get_by_role("grid")).to_be_visible()
+
+
+def test_an_admin_closes_a_gpu_to_new_work_and_opens_it_again(hub: ThreadedHub, page: Page) -> None:
+    hub.join_and_report(snapshot(gpu(0), gpu(1), interval_seconds=60.0))
+    add_accounts(hub)
+    sign_in(page, hub, VIEWER)
+    page.get_by_role("grid").get_by_role("link", name="gpu01").click()
+    expect(page.get_by_role("heading", name="Collectors")).to_be_visible()
+    expect(page.get_by_role("button", name="Close to new work")).to_have_count(0)
+    sign_in(page, hub, ADMIN)
+    page.get_by_role("grid").get_by_role("link", name="gpu01").click()
+    page.get_by_label("What to close").select_option("GPU 1")
+    page.get_by_label("Until").fill("2036-05-01T18:00")
+    page.get_by_label("Note").fill("new <b>fan</b>")
+    page.get_by_role("button", name="Close to new work").click()
+    closed = page.get_by_role("listitem").filter(has_text="GPU 1 closed")
+    expect(closed).to_contain_text("by ada until 2036-05-01 18:00: new <b>fan</b>")
+    states = page.get_by_role("group", name="Select a GPU")
+    expect(states.get_by_role("button", name=re.compile("GPU 1, leased"))).to_be_visible()
+    closed.get_by_role("button", name="Open GPU 1").click()
+    expect(closed).to_have_count(0)
+    expect(states.get_by_role("button", name=re.compile("GPU 1, free"))).to_be_visible()
+    page.get_by_label("Until").fill("2020-05-01T18:00")
+    page.get_by_role("button", name="Close to new work").click()
+    expect(page.get_by_role("alert")).to_have_text("The end of the closing is in the past.")

@@ -86,7 +86,7 @@ class RequestForwarder:
                 self._names.clear()
             self._names[uid] = name, now + _NAME_SECONDS
         if name == str(uid) and self._nameless.acquire("", now):
-            raise _Rejected(403, "too many requests of users without a name: try again later")
+            raise _Rejected(429, "too many requests of users without a name: try again later")
         return name
 
     def _forward(self, request: LocalRequest, user: str, uid: int) -> Response:
