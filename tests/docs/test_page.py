@@ -22,7 +22,7 @@ def test_every_view_has_its_address_and_no_other() -> None:
 
 def test_every_key_is_documented_as_on_the_page() -> None:
     (listed,) = re.findall(
-        r"export const SHORTCUTS.*?\[\n(.+?)^\];", _source("text/shell.ts"), re.M | re.S
+        r"export const SHORTCUTS.*?\[\n(.+?)^\];", _source("text/shortcuts.ts"), re.M | re.S
     )
     keys = re.findall(r'\["(.+?)", "(.+?)"\]', listed)
     assert [(code_spans(key)[0], action) for key, action in table_rows(TEXT, "key")] == keys
