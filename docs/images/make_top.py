@@ -3,6 +3,7 @@
 `python docs/images/make_top.py` rewrites it; a test fails when it no longer matches the screen.
 """
 
+import re
 import sys
 from datetime import UTC, datetime
 from html import escape
@@ -16,12 +17,14 @@ from fleet_smi.terminal.top.theme import style_of, theme_styles
 from fleet_smi.terminal.top.update_data import apply_update
 from fleet_smi.terminal.top.updates import ViewArrived
 
-sys.path.insert(0, str(Path(__file__).parent))
-import make
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from docs.images import make
 
 PICTURE = Path(__file__).with_name("top.svg")
-COLUMNS, ROWS = 116, 36
+COLUMNS, ROWS = 120, 40
 _CELL, _LINE, _SIZE, _PAD = 7.8, 18, 13, 14
+# Single spaces stay inside a run of text; a browser would shorten more of them.
+_TEXT_RUN = re.compile(r"\S+(?: \S+)*")
 _FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 
@@ -31,8 +34,8 @@ def lines() -> list[TopLine]:
     state, data = ScreenState(), TopData("lab.example", has_history=True)
     state.columns, state.rows = COLUMNS, ROWS
     apply_update(data, state, ViewArrived(view), 0.0)
-    state.node_id = view.nodes[2].node_id
-    state.gpu_uuid = view.nodes[2].gpus[0].uuid
+    chosen = next(node for node in view.nodes if node.name == "dgx03")
+    state.node_id, state.gpu_uuid = chosen.node_id, chosen.gpus[0].uuid
     return render(state, data, 1.0, lambda at: datetime.fromtimestamp(at, UTC)).lines
 
 
@@ -73,14 +76,12 @@ def _span(row: int, column: int, text: str, ink: str, ground: str, weight: str) 
     drawn = ""
     if ground != "#0e1012":
         drawn = f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{_LINE}" fill="{ground}"/>'
-    inner = text.strip()
-    if not inner:
-        return drawn
-    # textLength makes every font equally wide, so that columns stay aligned.
-    x += (len(text) - len(text.lstrip())) * _CELL
-    length = f' textLength="{display_width(inner) * _CELL:g}"' if len(inner) > 1 else ""
-    place = f'x="{x:g}" y="{y + 13}"'
-    return f'{drawn}<text {place}{length} fill="{ink}"{weight}>{escape(inner)}</text>'
+    for found in _TEXT_RUN.finditer(text):
+        # textLength makes every font equally wide, so that columns stay aligned.
+        length = f' textLength="{len(found[0]) * _CELL:g}"' if len(found[0]) > 1 else ""
+        place = f'x="{x + found.start() * _CELL:g}" y="{y + 13}"'
+        drawn += f'<text {place}{length} fill="{ink}"{weight}>{escape(found[0])}</text>'
+    return drawn
 
 
 if __name__ == "__main__":

@@ -77,6 +77,23 @@ def test_a_signal_ends_it_and_restores_the_terminal(
     terminal.wait_for("mode=line")
 
 
+def test_ctrl_z_suspends_it_and_fg_draws_all_of_it_again(
+    env: dict[str, str], tmp_path: Path, terminals: list[Tmux]
+) -> None:
+    prompt = {"PROMPT_COMMAND": "PS1='ready> '"}
+    shell = Tmux(tmp_path, ["bash", "--norc", "-i"], env | prompt, (80, 24))
+    terminals.append(shell)
+    shell.wait_for("ready>")
+    shell.press(f"{' '.join(TOP)} --here", "Enter")
+    # The heading of the table never changes by itself.
+    before = shell.wait_for("processes ─").splitlines()[2]
+    shell.press("C-z")
+    shell.wait_for("Stopped")
+    shell.press("fg", "Enter")
+    shell.wait_for("q quit")
+    wait_until(lambda: shell.screen.splitlines()[2] == before)
+
+
 def test_a_machine_without_a_gpu_says_so(
     simulated: Simulated, tmp_path: Path, terminals: list[Tmux]
 ) -> None:

@@ -8,10 +8,11 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from docs.images import make
+from docs.images import make, make_top
 from fleet_smi.cli.main import COMMANDS, EXIT_CODES, build_parser
 from fleet_smi.client.hub import HubClient
 from fleet_smi.config import SETTINGS, Setting
@@ -160,9 +161,11 @@ def test_the_architecture_is_one_screen() -> None:
     assert len(page("ARCHITECTURE.md").splitlines()) <= 60
 
 
-def test_the_picture_is_up_to_date() -> None:
-    drawn = make.PICTURE.read_text(encoding="utf-8")
-    assert drawn == make.picture(), "run `python docs/images/make.py` and look at the picture"
+@pytest.mark.parametrize("script", [make, make_top])
+def test_the_picture_is_up_to_date(script: Any) -> None:
+    drawn = script.PICTURE.read_text(encoding="utf-8")
+    name = Path(script.__file__).name
+    assert drawn == script.picture(), f"run `python docs/images/{name}` and look at the picture"
     assert len(drawn.encode()) < 40_000
 
 

@@ -88,6 +88,7 @@ class TopApp(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             # Not by an exception, so that the terminal is restored.
             loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+        self.app_resume_signal.subscribe(self, self._draw_again)
         self.set_interval(_POLL_SECONDS, self._poll)
         # Appending to a deque is safe from any thread; the application looks at it by itself.
         self._feed.start(self._arrived.append)
@@ -156,6 +157,10 @@ class TopApp(App[None]):
         if self.state.message:
             self._message_until = time.monotonic() + _MESSAGE_SECONDS
         self._draw()
+
+    def _draw_again(self, _: App[None]) -> None:
+        """Draw everything: after Ctrl-Z and `fg` nothing of it is on the terminal."""
+        self._canvas.refresh()
 
     def _next_theme(self) -> None:
         self._theme_name = THEMES[(THEMES.index(self._theme_name) + 1) % len(THEMES)]

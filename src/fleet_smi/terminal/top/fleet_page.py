@@ -3,7 +3,7 @@
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.terminal.top.frame import Frame, exactly, scrolled
 from fleet_smi.terminal.top.process_pane import process_pane
-from fleet_smi.terminal.top.spans import TopLine
+from fleet_smi.terminal.top.spans import TopLine, marked
 from fleet_smi.terminal.top.state import TopData, chosen_gpu, chosen_item
 from fleet_smi.terminal.top.view import detail, node_rows
 from fleet_smi.terminal.top.view.history import history_lines
@@ -101,7 +101,9 @@ def detail_pane(frame: Frame, node: NodeView, rows: int, columns: int, top: int)
     if rows < _BRIEF_ROWS:
         return [*lines, detail.brief_line(gpu, columns)][:rows]
     points = frame.data.trends.points(gpu.uuid)
-    lines += detail.figure_lines(gpu, points, columns, stacked=columns < _STACKED_COLUMNS)
+    figures = detail.figure_lines(gpu, points, columns, stacked=columns < _STACKED_COLUMNS)
+    # The figures of a silent node are those of its last report.
+    lines += [marked(line, "~") for line in figures] if node.silent else figures
     facts = detail.fact_lines(node, gpu, columns, frame.now, frame.local)
     lines += facts[: max(1, rows - len(lines) - 3)]
     room = rows - len(lines)

@@ -88,10 +88,10 @@ def _table(frame: Frame, node: NodeView, rows: int, top: int) -> list[TopLine]:
     lines: list[TopLine] = [fit([(" ", None), *gpu_table.header_spans(layout)], columns)]
     for each, row in table[first : first + room]:
         frame.gpu_at[top + len(lines)] = each
-        mark = "▶" if each == uuid and state.pane == "rows" else " "
+        is_chosen = each == uuid and row.profile is None and state.pane == "rows"
+        mark = "▶" if is_chosen else " "
         spans: TopLine = [(mark, "select"), *gpu_table.row_spans(row, layout, columns - 1)]
         line = fit(spans, columns)
-        is_chosen = each == uuid and row.profile is None and state.pane == "rows"
         lines.append(marked(line, "!") if is_chosen else line)
     return lines
 
