@@ -3,18 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet_smi.model.fleet import JudgedGpu, NodeView
 from fleet_smi.model.people import HIDDEN_USER, owner
 from fleet_smi.model.process_limit import more_processes_text
 from fleet_smi.model.snapshot import Process
 from fleet_smi.model.units import UNKNOWN, format_elapsed, format_size
-from fleet_smi.terminal.paint import align_left, align_right, display_width
+from fleet_smi.terminal.paint import align_left, align_right, display_width, truncate
 from fleet_smi.terminal.top.spans import TopLine, fit, marked
 from fleet_smi.terminal.view.formatting import format_percent
 from fleet_smi.terminal.view.process_lines import describe_process
 
 _MAX_USER = 14
+_MAX_PLACE = 13
 _GAP = "  "
 PROCESS_SORTS = ("memory", "sm", "cpu", "age", "user")
 _HEADS = ("PID", "USER", "GPU", "SM", "MEMORY", "CPU", "HOST", "AGE")
@@ -149,9 +151,18 @@ def row_line(row: ProcessRow, node: NodeView, layout: ProcessLayout, *, chosen: 
             role = "busy"
         spans.append((align(cells[head], width) + _GAP, role))
     branch = "" if not row.depth else "  " * (row.depth - 1) + ("└─ " if row.is_last else "├─ ")
-    spans += [(branch, "dim"), (describe_process(row.process), None)]
+    spans += [(branch, "dim"), (_description(row.process), None)]
     line = fit(spans, layout.columns)
     return marked(line, "!") if chosen else line
+
+
+def _description(process: Process) -> str:
+    """Return place and command; ids of containers are cut, or little of the command would show."""
+    pod, container = process.pod, process.container
+    if not (pod or container):
+        return describe_process(process)
+    cut = [None if each is None else truncate(each, _MAX_PLACE) for each in (pod, container)]
+    return describe_process(replace(process, pod=cut[0], container=cut[1]))
 
 
 def _cells(row: ProcessRow, node: NodeView) -> dict[str, str]:
