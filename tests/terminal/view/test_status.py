@@ -246,3 +246,16 @@ def test_a_machine_whose_driver_is_slow_is_not_one_without_gpus() -> None:
     text = screen(fleet(replace(samples.no_gpu(), runs=(slow,))))
     assert "waits for its driver: no GPU is read yet." in text
     assert "can see" not in text
+
+
+def test_processes_have_their_load_and_on_a_wide_terminal_that_of_the_host() -> None:
+    busy = samples.process(
+        "alice", 54.1, busy_percent=96.0, cpu_percent=104.0, host_memory_bytes=samples.gib(4.1)
+    )
+    view = samples.fleet(samples.node("gpu01", samples.busy_gpu(0, busy)))
+    for columns, shown in (
+        (80, "19028  alice  96% SM  54.1 GiB  2 d 3 h  python train.py"),
+        (120, "19028  alice  96% SM  54.1 GiB  104% CPU  4.1 GiB RAM  2 d 3 h  python train.py"),
+    ):
+        text = status.render(view, columns, Paint(enabled=False), processes=True, local=samples.utc)
+        assert shown in text

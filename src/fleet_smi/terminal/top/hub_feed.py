@@ -63,7 +63,6 @@ class HubFeed:
     def start(self, deliver: Deliver) -> None:
         """Begin to follow the hub."""
         self._deliver = deliver
-        self.request(ShowQueue())  # tells whether this hub has a queue
         for thread in self._threads:
             thread.start()
 
@@ -96,6 +95,8 @@ class HubFeed:
                     retry_seconds = _FIRST_RETRY_SECONDS
                     kind, event = received or ("change", None)
                     self._deliver(EventArrived(kind, event))
+                    if kind == "fleet":
+                        self.request(ShowQueue())  # tells whether this hub has a queue
             except FleetError as error:
                 reason = str(error)
             except Exception as error:  # noqa: BLE001  # a bug must not end the screen silently
@@ -113,22 +114,25 @@ class HubFeed:
                     self._changed.wait(max(0.0, due - time.monotonic()))
                 requests, self._pending = [*self._pending.values()], {}
             if time.monotonic() >= due and not requests and self._watched is not None:
-                self._fetch(lambda: self._node(self._watched))
+                self._fetch(lambda: self._node(self._watched), quiet=True)
             for request in requests:
-                self._fetch(self._handler(request))
+                self._fetch(self._handler(request), quiet=isinstance(request, Watch | ShowQueue))
             if time.monotonic() >= due or any(isinstance(each, Watch) for each in requests):
                 due = time.monotonic() + _WATCH_SECONDS
 
-    def _fetch(self, fetch: Callable[[], None]) -> None:
+    def _fetch(self, fetch: Callable[[], None], *, quiet: bool) -> None:
+        """Fetch something, and tell why it failed.
+
+        `quiet` is for what is fetched by itself: of a node that is gone, of another site or
+        without history nothing more can be known, and a hub that is away is told by the stream.
+        """
         if self._stopped.is_set():
             return
         try:
             fetch()
-        except NotFound:
-            pass  # a node that is gone, or a hub of an older version
         except FleetError as error:
-            # Trouble of the stream is told in a line of its own: this one passes.
-            self._deliver(ShowMessage(str(error)))
+            if not quiet:
+                self._deliver(ShowMessage(str(error)))
         except Exception as error:  # noqa: BLE001  # a bug must not end the screen silently
             self._deliver(ShowMessage(f"internal error: {error!r}"))
 
