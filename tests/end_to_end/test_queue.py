@@ -107,6 +107,11 @@ def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) ->
     assert waited.stdout.startswith("node:")
     assert waited.stdout.splitlines()[1].split()[1] in ("0", "1")
 
+    # A job that is over before the hub has seen it keeps nothing from others.
+    assert run_fleet_smi("run", "--", "true", env=env).returncode == 0
+    kinds = [each["request"].get("kind", "wait") for each in run_json("queue", env=env)["rows"]]
+    assert "run" not in kinds
+
     # While the hub is away, a job waits on its machine alone.
     os.kill(jobs.hub.program.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     last = jobs.start()

@@ -96,11 +96,11 @@ def take_and_run(
     show = WaitMessages(wanted.request.count)
     # Started by `run --on`, it has had its turn in the queue already.
     if getattr(args, "remote", None) is not None or not may_have_hub(args, settings):
-        leased = taker.wait(options.timeout_seconds, show)
+        leased, finish = taker.wait(options.timeout_seconds, show), None
     else:
         from fleet_smi.cli.queue_wait import take_in_turn
 
-        leased = take_in_turn(args, taker, wanted, options, show)
+        leased, finish = take_in_turn(args, taker, wanted, options, show)
     fleet.close()
     environment = job_environment(leased.candidates, os.environ, uuid=options.uuid)
     command = options.command
@@ -130,4 +130,6 @@ def take_and_run(
         return _NOT_EXECUTABLE << 8
     finally:
         keeper.release()
+        if finish is not None:
+            finish()
     return status

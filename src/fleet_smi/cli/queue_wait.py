@@ -4,14 +4,22 @@ A hub that is away stops nobody: `run` then waits on this machine alone.
 """
 
 import argparse
+import random
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fleet_smi.cli.acting import acting_client
 from fleet_smi.cli.lease_keeper import say
 from fleet_smi.client.hub import HubClient
-from fleet_smi.errors import DeliveryError, FleetError, NotFound, Unmet, UsageError
+from fleet_smi.errors import (
+    DeliveryError,
+    FleetError,
+    NotFound,
+    Throttled,
+    Unmet,
+    UsageError,
+)
 from fleet_smi.model.queue.entries import QueueRequest
 from fleet_smi.model.queue.view import QueueRow
 from fleet_smi.terminal.view.queue import describe_place
@@ -28,6 +36,8 @@ _HUB_TIMEOUT_SECONDS = 5.0
 _MAX_UUIDS = 512
 _CANCELLED_SECONDS = 30.0
 _RESTART_SECONDS = 20.0
+# For so long the hub keeps what was taken from others, until it sees it in use.
+_SETTLE_SECONDS, _FINISH_TIMEOUT_SECONDS = 40.0, 1.0
 
 
 class Cancelled(FleetError):
@@ -43,6 +53,7 @@ class QueuePlace:
         self._id: str | None = None
         self._last = ""
         self._heard_at = 0.0
+        self._taken: str | None = None
 
     def poll(self) -> QueueRow:
         """Join, or say that the request is still wanted; return its row.
@@ -79,7 +90,17 @@ class QueuePlace:
         except FleetError:
             return
         if taken:
+            self._taken, self._heard_at = self._id, time.monotonic()
             self._id = None
+
+    def finish(self) -> None:
+        """Say that what was taken is given back: the hub may not have seen so short a job."""
+        if self._taken is not None and time.monotonic() - self._heard_at < _SETTLE_SECONDS:
+            self._client.limit_wait(_FINISH_TIMEOUT_SECONDS)
+            with suppress(FleetError):
+                self._client.cancel_request(self._taken)
+            self._client.close()
+        self._taken = None
 
     def leave(self, *, tell: bool = True) -> None:
         """Leave the queue; where the hub cannot be told, it drops the request after a minute."""
@@ -98,13 +119,20 @@ class QueuePlace:
         return describe_place(row, time.time())
 
 
+class Turn(NamedTuple):
+    """What was taken, and what to call when it is given back."""
+
+    leased: "Leased"
+    finish: "Callable[[], None]" = lambda: None
+
+
 def take_in_turn(
     args: argparse.Namespace,
     taker: "LeaseTaker",
     wanted: "LeaseOptions",
     options: "JobOptions",
     show: "Callable[[str], None]",
-) -> "Leased":
+) -> Turn:
     """Wait in the queue of the hub and take what it offers; without it, on this machine alone.
 
     Raise `Unmet` at the timeout.
@@ -131,7 +159,7 @@ def take_in_turn(
         say(f"not in the queue of the hub, waiting on this machine alone: {error}")
         if place is not None:
             place.leave(tell=False)
-        return taker.wait(deadline.left, show)
+        return Turn(taker.wait(deadline.left, show))
     except BaseException:
         if place is not None:
             place.leave()
@@ -139,7 +167,7 @@ def take_in_turn(
     finally:
         taker.leave()
     place.leave()
-    return leased
+    return Turn(leased, place.finish)
 
 
 def _poll_seconds(row: QueueRow) -> float:
@@ -176,6 +204,9 @@ def _take_in_turn(
             show(str(error))
             deadline.pause(_RETRY_SECONDS, str(error))
             continue
+        except Throttled as error:  # many at once; the agent answers a few at a time
+            deadline.pause(error.retry_after_seconds * (0.5 + random.random()), str(error))  # noqa: S311
+            continue
         except DeliveryError as error:
             # A hub that is restarted still has the place of this request.
             if not place.was_heard_within(_RESTART_SECONDS):
@@ -211,7 +242,7 @@ def wait_for_offer(
             reason = str(error)
             show(reason)
         except DeliveryError as error:
-            if not has_answered:
+            if not has_answered and not isinstance(error, Throttled):
                 raise
             reason = f"{error}; trying again"
             show(reason)

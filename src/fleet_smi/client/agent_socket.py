@@ -6,7 +6,7 @@ import stat
 
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.client.http1 import Http1Connection, ProtocolError
-from fleet_smi.errors import Refused, Undecodable, Unreachable
+from fleet_smi.errors import Refused, Throttled, Undecodable, Unreachable
 
 _OTHERS_MAY_WRITE = 0o022
 
@@ -35,7 +35,7 @@ class AgentConnection(HubConnection):
         if isinstance(error, TimeoutError):
             return Unreachable(f"the agent at {self._path} did not answer in {self._seconds:g} s")
         if isinstance(error, BrokenPipeError | ConnectionResetError):
-            return Unreachable(f"the agent at {self._path} has too many requests: try again")
+            return Throttled(f"the agent at {self._path} has too many requests: try again", 1.0)
         reason = getattr(error, "strerror", None) or error
         kind = Undecodable if isinstance(error, ProtocolError) else Unreachable
         return kind(f"the agent at {self._path} does not answer: {reason}")

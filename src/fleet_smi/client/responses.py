@@ -12,6 +12,7 @@ from fleet_smi.errors import (
     NoPerson,
     NotFound,
     Refused,
+    Throttled,
     Undecodable,
     Unmet,
     Unreachable,
@@ -21,6 +22,7 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.wire.error_text import describe_error
 
 _T = TypeVar("_T")
+_MAX_RETRY_SECONDS = 10.0
 _ERRORS_BY_CODE: dict[str, type[FleetError]] = {"no_person": NoPerson, "too_many": Unmet}
 _MAX_MESSAGE_LENGTH = 1000  # the longest of a hub, with its remedies, has half of that
 
@@ -83,6 +85,10 @@ def response_error(response: Response, url: str) -> FleetError:
         message = error.message
     if error is not None and error.code in _ERRORS_BY_CODE:
         return _ERRORS_BY_CODE[error.code](f"hub {url}: {message}")
+    if response.status == 429:
+        after = response.headers.get("retry-after", "")
+        seconds = float(after) if after.isdecimal() and len(after) < 5 else 1.0
+        return Throttled(f"hub {url}: {message}", min(seconds, _MAX_RETRY_SECONDS))
     # 421: the hub does not answer to this host name.
     if response.status in (401, 403, 421):
         return Refused(f"hub {url}: {message}")

@@ -1,6 +1,5 @@
 """What a hub says of the future, from the past that it has recorded."""
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,16 @@ from fleet_smi.model.snapshot import Snapshot
 from tests.builders import gpu, process
 from tests.machines import wait_until
 from tests.server.routes.snapshots import snapshot_now
+from tests.server.routes.test_queue import PROXIED, join, rows
 from tests.server.threaded_hub import ThreadedHub
 
 JOB_SECONDS = 1800.0
 
 
 def free(hub: ThreadedHub) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(hub.request("GET", "/api/v1/free?n=1").body)
+    found: dict[str, Any] = msgspec.json.decode(
+        hub.request("GET", "/api/v1/free?n=1", X_User="eve").body
+    )
     return found
 
 
@@ -36,7 +38,7 @@ def test_a_hub_says_when_a_gpu_is_usually_free_from_the_jobs_that_it_has_seen(
             snapshots.append(snapshot_now("gpu01", card, taken_at=at, sequence=len(snapshots)))
     busy = gpu(0, processes=(process(999, "alice", started_at=now - 600),), busy_percent=90.0)
     last = snapshot_now("gpu01", busy, taken_at=now, sequence=len(snapshots))
-    with ThreadedHub(tmp_path / "hub") as hub:
+    with ThreadedHub(tmp_path / "hub", **PROXIED) as hub:
         hub.join_and_report(*snapshots, last)
 
         def is_known() -> bool:
@@ -51,6 +53,10 @@ def test_a_hub_says_when_a_gpu_is_usually_free_from_the_jobs_that_it_has_seen(
         assert now + 900 <= expected["by"] <= now + 1800
         assert expected["of_ten"] == 9
         assert expected["not_before"] >= now + 600
-        past = hub.server.queue._past
-        asyncio.run_coroutine_threadsafe(past.refresh(time.time()), hub._loop).result(60)
-        assert past.use is not None
+
+        # Who has used less goes first, although they asked later.
+        join(hub, "alice")
+        join(hub, "bob")
+        wait_until(lambda: [row["person"] for row in rows(hub)] == ["bob", "alice"])
+        assert rows(hub)[1]["why"].startswith("behind bob: fewer GPU-hours this week (0 to ")
+        assert rows(hub)[0]["expected"]["of_ten"] == 9

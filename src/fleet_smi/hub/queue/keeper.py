@@ -33,9 +33,7 @@ from fleet_smi.model.views import NodeParts
 logger = logging.getLogger(__name__)
 _TICK_SECONDS, _IDLE_SECONDS = 1.0, 2.0
 _ESTIMATE_SECONDS = 20.0
-_BURST = 60
-_COST_FACTOR = 10.0
-"""A round that takes 0.3 s is followed by a pause of 3 s."""
+_COST_FACTOR = 10.0  # a round of 0.3 s is followed by a pause of 3 s
 
 
 class QueueLimits(NamedTuple):
@@ -71,7 +69,7 @@ class QueueKeeper:
         self._timers = QueueTimers()
         self._unsaved_seen: dict[str, float] = {}
         self._lock = asyncio.Lock()
-        self._pace = TokenBucket(burst=_BURST, refill_seconds=1.0)
+        self._pace = TokenBucket(burst=60, refill_seconds=1.0)
         self._changes = self._planned = 0
         self._round = Round([], [], [], [], {})
         self._places: dict[str, tuple[int, int]] = {}
@@ -84,6 +82,11 @@ class QueueKeeper:
         while True:
             began = time.monotonic()
             try:
+                async with self._lock:
+                    await self._read()
+                # Only while somebody waits: it has the sums of the current hour written.
+                if self._entries:
+                    await self._past.refresh(self._hub.clock())
                 await self.plan()
             except FleetError as error:
                 self._failures.record_failure(error)
@@ -254,8 +257,6 @@ class QueueKeeper:
             self._set_round(Round([], [], [], [], {}))
             return
         now = self._hub.clock()
-        # Only while somebody waits: it has the sums of the current hour written.
-        await self._past.refresh(now)
         nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
         is_due = time.monotonic() - self._estimated_at >= _ESTIMATE_SECONDS
         waiting = [entry.id for entry in self._entries.values() if entry.offer is None]
