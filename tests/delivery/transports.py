@@ -24,7 +24,7 @@ from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
 from fleet_smi.hub.node_summaries import NodeSummaries
 from fleet_smi.hub.problems import ProblemReport
-from fleet_smi.hub.queue.keeper import QueueKeeper, QueueLimits
+from fleet_smi.hub.queue.keeper import QueueKeeper
 from fleet_smi.hub.queue.past import QueuePast
 from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.reservations import ReservationBook
@@ -33,6 +33,7 @@ from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.hub.sources.ssh import SshSource
+from fleet_smi.model.queue.limits import QueueLimits
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.node.buffer import ReportBuffer

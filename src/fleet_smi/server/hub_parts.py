@@ -16,10 +16,11 @@ from fleet_smi.hub.history.storage import store
 from fleet_smi.hub.history.storage.retention import RetentionPolicy
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
-from fleet_smi.hub.queue.keeper import QueueKeeper, QueueLimits
+from fleet_smi.hub.queue.keeper import QueueKeeper
 from fleet_smi.hub.queue.past import QueuePast
 from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.sites.sites import Sites
+from fleet_smi.model.queue.limits import QueueLimits
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 if TYPE_CHECKING:  # a hub does not load what only others need

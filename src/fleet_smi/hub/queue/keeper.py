@@ -8,7 +8,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,6 +22,7 @@ from fleet_smi.hub.queue.timers import QueueTimers
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.queue.entries import Band, QueueEntry, QueueRequest
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected
+from fleet_smi.model.queue.limits import QueueLimits
 from fleet_smi.model.queue.offers import decline
 from fleet_smi.model.queue.places import Survey
 from fleet_smi.model.queue.reasons import describe_request
@@ -34,13 +34,6 @@ logger = logging.getLogger(__name__)
 _TICK_SECONDS, _IDLE_SECONDS = 1.0, 2.0
 _ESTIMATE_SECONDS = 20.0
 _COST_FACTOR = 10.0  # a round of 0.3 s is followed by a pause of 3 s
-
-
-class QueueLimits(NamedTuple):
-    """How many requests may wait, of one person and in all."""
-
-    per_person: int
-    in_all: int
 
 
 class QueueKeeper:

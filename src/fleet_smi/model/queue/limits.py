@@ -1,12 +1,20 @@
 """Limits of the queue: how many requests may wait, of one person and in all."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from fleet_smi.model.queue.entries import QueueEntry
 
 MAX_COUNT = 1024
 MAX_UUIDS = 1024
 MAX_TEXT = 120
+
+
+class QueueLimits(NamedTuple):
+    """How many requests may wait, of one person and in all."""
+
+    per_person: int
+    in_all: int
 
 
 def refusal(entries: Iterable[QueueEntry], person: str, per_person: int, in_all: int) -> str | None:
