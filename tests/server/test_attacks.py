@@ -155,6 +155,7 @@ def test_the_linter_refuses_pickle_and_a_database_outside_its_files() -> None:
         hub / f"{name}.py"
         for name in (
             *("database", "node_store", "tokens", "users", "sessions", "credentials", "closings"),
+            *("reservations", "reservation_store", "reservation_tables", "state_metadata"),
             "queue/store",
         )
     }
