@@ -231,12 +231,10 @@ class Ledger:
         """The sums of the current hour: a ledger that takes over begins with them."""
         return filter_hours(self._buckets, [self._hour])
 
-    def fill_gap(
-        self, gap: TimeGap, late_ledger: "Ledger", span: TimeGap, batch: WriteBatch
-    ) -> None:
+    def fill_gap(self, gap: TimeGap, late: "Ledger", span: TimeGap, batch: WriteBatch) -> None:
         """Add the usage of an ended ledger of late reports, which covered `span` of this gap."""
-        hours = {bucket.hour for bucket in late_ledger._buckets}
-        add_buckets(self._buckets, late_ledger._buckets)
+        hours = {bucket.hour for bucket in late._buckets}
+        add_buckets(self._buckets, late._buckets)
         # Whole sums, not the late part: a row replaces the stored one of its hour.
         batch.usage += usage_rows(self._node_id, self._buckets, hours)
         self.gaps = without_span(self.gaps, gap, span)
