@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -47,10 +47,10 @@ def run_on(args: argparse.Namespace, options: "JobOptions") -> int:
     settings = config.load(flags={"client.hub": args.hub})
     room = _Room(args, options)
     for node in room.nodes():
-        code = _run_there(node, args, options, settings)
-        if code is not None:
-            return code
-        room.leave_out(node)
+        result = _run_there(node, args, options, settings)
+        if isinstance(result, int):
+            return result
+        room.leave_out(node, for_good=result == "unreachable")
     raise Unmet(room.reason)
 
 
@@ -74,12 +74,15 @@ class _Room:
         self._deadline = Deadline(options.timeout_seconds)
         self._is_patient = options.timeout_seconds != 0
         self._left_out: set[str] = set()
+        self._unreachable: set[str] = set()
         self._messages = WaitMessages(self._request.count)
         self.reason = "no node has room"
 
-    def leave_out(self, node: "SshNode") -> None:
-        """Offer other nodes until none is left: this one could not take the job just now."""
+    def leave_out(self, node: "SshNode", *, for_good: bool) -> None:
+        """Offer other nodes until none is left, or for good where ssh cannot get there."""
         self._left_out.add(node.node_id)
+        if for_good:
+            self._unreachable.add(node.node_id)
 
     def nodes(self) -> Iterator["SshNode"]:
         """Yield a node with room; wait while there is none, at most as long as is allowed."""
@@ -128,16 +131,20 @@ class _Room:
         if self._place is None:
             return None
         try:
-            return wait_for_offer(self._place, self._deadline.left, self._messages).offer
+            offer = wait_for_offer(self._place, self._deadline.left, self._messages).offer
         except (NotFound, Refused) as error:
             # A hub without a queue, or one that does not know who this is.
             say(f"not in the queue of the hub, only looking: {error}")
             self._place = None
             return self._find()
+        if offer is not None and offer.node_id in self._unreachable:
+            # The hub would offer it again and again.
+            raise Unmet(f"only {offer.node} has room, which cannot be used from here")
+        return offer
 
     def _find(self) -> "SshNode | None":
         """Return a node with room now, but none of those that were left out."""
-        not_on = ",".join(sorted(self._left_out)) or None
+        not_on = ",".join(sorted(self._left_out | self._unreachable)) or None
         try:
             offer = self._hub.offers(self._request, on=self._on, not_on=not_on)
         except Refused:
@@ -172,8 +179,8 @@ def _run_there(
     args: argparse.Namespace,
     options: "JobOptions",
     settings: "Settings",
-) -> int | None:
-    """Run the job on a node; return its exit code, `None` where it could not be started there."""
+) -> int | Literal["busy", "unreachable"]:
+    """Run the job on a node; return its exit code, or why it could not be started there."""
     from fleet_smi.node.bindings.job_process import end_like, run_job
 
     unmet = random.choice(_CODES)  # noqa: S311  # no secret
@@ -194,10 +201,12 @@ def _run_there(
     for line in messages:
         if not line.startswith(("debug", "OpenSSH_")):
             say(f"{node.node}: {line}")
-    if code in (unmet, unmet + 1):
-        return None
-    connected = any(word in line for line in messages for word in _CONNECTED)
-    return None if code == _SSH_FAILED and not connected else end_like(status)
+    if code == unmet:
+        return "busy"
+    is_connected = any(word in line for line in messages for word in _CONNECTED)
+    if code == unmet + 1 or (code == _SSH_FAILED and not is_connected):
+        return "unreachable"
+    return end_like(status)
 
 
 def _ssh_command(node: "SshNode", script: str, log: str, settings: "Settings") -> list[str]:
