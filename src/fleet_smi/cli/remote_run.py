@@ -94,6 +94,7 @@ class _Room:
                     found = self._wait_in_queue()
                 if found is not None:
                     yield found
+                    self._finish()
                 elif self._is_patient:
                     # Those that were left out may have room again.
                     self._left_out.clear()
@@ -106,8 +107,14 @@ class _Room:
         except Unmet as error:
             self.reason = str(error)
         finally:
+            self._finish()
             if self._place is not None:
                 self._place.leave()
+
+    def _finish(self) -> None:
+        """Say that the job there has ended, or could not begin."""
+        if self._place is not None:
+            self._place.finish()
 
     def _join(self, options: "JobOptions") -> "QueuePlace":
         from fleet_smi.cli.queue_wait import QueuePlace
