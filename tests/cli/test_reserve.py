@@ -38,7 +38,7 @@ def test_a_booking_is_made_listed_changed_and_cancelled(local: dict[str, str]) -
     free = run_fleet_smi("free", "-v", env=local)
     assert "free, but booked by maria until" in free.stdout
     refused = run_fleet_smi("free", "-n", "2", env=local)
-    assert_error_line(refused, 1, "3 more are booked by maria until")
+    assert_error_line(refused, 1, "3 are booked by maria until")
     again = run_fleet_smi(*reserve[:-1], "omar", "--for", "1h", env=local)
     assert again.returncode == 1
     assert "booked by maria, 1 left" in again.stderr and "--anyway" in again.stderr

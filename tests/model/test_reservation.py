@@ -133,7 +133,7 @@ def test_a_booking_keeps_the_last_free_gpus_for_its_owner() -> None:
     assert {row.index for row in choice.refused} == {4, 5, 6, 7}
     assert "free, but booked by maria until" in choice.refused[0].words
     assert choice.unmet is not None
-    assert "4 more are booked by maria until" in choice.unmet
+    assert "4 are booked by maria until" in choice.unmet
 
 
 def test_gpus_on_which_the_owner_is_already_count_and_used_ones_are_only_noted() -> None:

@@ -81,15 +81,19 @@ def people_in_the_way(parts: NodeParts, owner: str, wanted: int) -> tuple[str, .
 
 
 def format_until(at: float, now: float) -> str:
-    """Format the end of a booking by the clock of this machine: "06:00", "Sat 06:00"."""
+    """Format the end of a booking by the clock of this machine: "06:00", "Sat 06:00".
+
+    Servers that run in UTC are read by people who do not: then it says so.
+    """
     moment = datetime.fromtimestamp(at).astimezone()
     today = datetime.fromtimestamp(now).astimezone()
+    zone = "" if moment.utcoffset() else " UTC"
     days = moment.date().toordinal() - today.date().toordinal()
     if days == 0 or (days == 1 and at - now < SOON_SECONDS / 2):
-        return f"{moment:%H:%M}"
+        return f"{moment:%H:%M}{zone}"
     names = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
     day = names[moment.weekday()] if 0 < days < 7 else f"{moment:%Y-%m-%d}"
-    return f"{day} {moment:%H:%M}"
+    return f"{day} {moment:%H:%M}{zone}"
 
 
 def _slot(gpu: Gpu, verdict: Verdict) -> _Slot:

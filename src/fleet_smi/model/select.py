@@ -224,7 +224,7 @@ def _remedy(request: GpuRequest, refused: list[RejectedDevice]) -> str:
     booked = Counter([reason for _, reason in refused if reason.startswith(BOOKED)])
     for reason, count in sorted(booked.items()):
         verb = "is" if count == 1 else "are"
-        text += f"; {count} more {verb} {reason.removeprefix('free, but ')}"
+        text += f"; {count} {verb} {reason.removeprefix('free, but ')}"
     likely = _next_likely([one for one, reason in refused if reason != NOT_VISIBLE], request)
     return text if likely is None else f"{text}; the next likely one is {likely.label}"
 

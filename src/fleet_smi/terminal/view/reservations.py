@@ -45,7 +45,8 @@ def conflict_lines(
         yield f"the whole time has room for {gpus}: -n {check.free_gpus}"
     if check.fits_at is not None:
         at, flag = format_time(check.fits_at, now, local), f"{local(check.fits_at):%Y-%m-%dT%H:%M}"
-        yield f"{pluralize(wanted, 'GPU')} fit from {at}: --from {flag}"
+        verb = "fits" if wanted == 1 else "fit"
+        yield f"{pluralize(wanted, 'GPU')} {verb} from {at}: --from {flag}"
 
 
 def format_range(start: float, end: float, now: float, local: ToLocalTime) -> str:
