@@ -95,13 +95,15 @@ class BookingCheck(Struct, frozen=True, kw_only=True):
 
     `free_gpus` is how many GPUs are not booked at any moment of the range, `fits_at` the earliest
     start from which as many as requested are. `in_the_way` are people who use GPUs that it
-    needs, if it starts now. Where the node has never reported its GPUs, nothing is known.
+    needs, if it starts now, `closed` who has closed the node, or GPUs of it, into that time. Where
+    the node has never reported its GPUs, nothing is known.
     """
 
     conflicts: tuple[Conflict, ...] = ()
     free_gpus: int | None = None
     fits_at: float | None = None
     in_the_way: tuple[str, ...] = ()
+    closed: str | None = None
 
 
 class ReservationInfo(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Shared by the endpoints of bookings: the node, who may book and change, how one is listed."""
 
 from fleet_smi.model.booked_gpus import people_in_the_way
+from fleet_smi.model.closing import describe_closing
 from fleet_smi.model.reservation import NodeBooking, Reservation, ReservationInfo
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.views import NodeParts
@@ -103,6 +104,16 @@ def in_the_way(
     """Who uses GPUs that a booking needs, if it has begun."""
     is_now = one.starts_at <= context.hub.clock() < one.ends_at
     return people_in_the_way(parts, one.owner, one.gpus) if is_now and parts is not None else ()
+
+
+def closed_text(context: RequestContext, one: Reservation) -> str | None:
+    """Who has closed the node, or GPUs of it, into the time of a booking."""
+    now = context.hub.clock()
+    for closing in context.hub.fleet.views.closings_of(one.node_id):
+        if not closing.is_over(now) and (closing.until is None or closing.until > one.starts_at):
+            text = describe_closing(closing, now)
+            return text if closing.uuid is None else f"in part {text}"
+    return None
 
 
 def _shown_booking(parts: NodeParts | None, one: Reservation) -> NodeBooking | None:

@@ -96,6 +96,15 @@ def test_conflicts_are_shown_before_and_refused_unless_forced(people: People) ->
     assert listed["overbooked"][0]["booked"] == 5
 
 
+def test_a_check_says_that_a_node_is_closed(people: People) -> None:
+    closing = {"node_id": "id-of-gpu01", "note": "new fan"}
+    assert people.send("root", "POST", "/api/v1/closings", closing).status == 200
+    now = time.time()
+    wanted = {"node": "gpu01", "gpus": 1, "starts_at": now, "ends_at": now + HOUR}
+    check = decode(people.send("omar", "POST", f"{PATH}/check", wanted))
+    assert check["closed"] == "closed by root: new fan"
+
+
 def test_only_the_owner_and_admins_change_a_booking(people: People) -> None:
     one = f"{PATH}/{decode(people.book('maria'))['id']}"
     for method in ("PATCH", "DELETE"):

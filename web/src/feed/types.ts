@@ -6,6 +6,7 @@ export interface BookingCheck {
   free_gpus: number | null;
   fits_at: number | null;
   in_the_way: string[];
+  closed: string | null;
 }
 
 export interface BriefOffer {

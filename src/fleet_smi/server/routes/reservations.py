@@ -21,6 +21,7 @@ from fleet_smi.model.reservation import (
 )
 from fleet_smi.server.booking_requests import (
     booking_owner,
+    closed_text,
     count_gpus,
     describe,
     find_node,
@@ -125,7 +126,7 @@ async def check(context: RequestContext) -> Response:
     result = context.services.reservations.check(
         one, count_gpus(parts), in_the_way(context, one, parts)
     )
-    return json_response(result)
+    return json_response(replace(result, closed=closed_text(context, one)))
 
 
 async def create(context: RequestContext) -> Response:
