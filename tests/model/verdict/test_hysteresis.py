@@ -30,8 +30,10 @@ def test_flapping_around_a_threshold_does_not_flap_the_verdict(
         standing.verdict.state
         for standing in standings_of([under] * calm + [over, under] * 250, 1.0)
     ]
-    changes = sum(before != after for before, after in pairwise(states))
-    assert changes <= 1
+    changes = [after for before, after in pairwise(states) if before != after]
+    # No state comes back. It may escalate: from free over busy to ghost, if a process is stuck.
+    assert len({states[0], *changes}) == 1 + len(changes)
+    assert len(changes) <= 2
 
 
 def near(threshold: float, share: float) -> st.SearchStrategy[list[float]]:
