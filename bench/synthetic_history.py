@@ -50,6 +50,7 @@ _TYPICAL = {
     "decoder_percent": 10.0,
     "memory_temperature_celsius": 70.0,
     "energy_joules_per_second": 420.0,
+    "throttled_percent": 10.0,
 }
 
 
