@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from fleet_smi import config
 from fleet_smi.client.hub import HubClient, Moment
@@ -26,6 +26,9 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_memory
 from fleet_smi.node.reader import Reader
 from fleet_smi.node.reader_process import spawn_worker
+
+if TYPE_CHECKING:
+    from fleet_smi.node.leasing import LeaseTaker
 
 __all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "lease", "snapshot"]
 
@@ -107,6 +110,18 @@ def lease(
     (0: do not wait). Nobody else who takes leases gets them meanwhile. Set CUDA_VISIBLE_DEVICES
     before CUDA is used: `",".join(gpu.uuid for gpu in gpus)`.
     """
+    with _lease_taker(n, min_free, model, note) as (taker, _):
+        leased = taker.wait(timeout, lambda _: None)
+        try:
+            yield leased.candidates
+        finally:
+            leased.release()
+
+
+@contextmanager
+def _lease_taker(
+    n: int, min_free: str | int | None, model: str | None, note: str | None
+) -> "Iterator[tuple[LeaseTaker, GpuRequest]]":
     from fleet_smi.node import leasing
 
     request = GpuRequest(
@@ -122,13 +137,9 @@ def lease(
     details = leasing.lease_details(sys.argv[0] or "python", note)
     options = leasing.LeaseOptions(request)
     thresholds = _machine.fleet().thresholds
-    taker = leasing.LeaseTaker(folder, _view, thresholds, options, details, time.time())
     try:
-        leased = taker.wait(timeout, lambda _: None)
-        try:
-            yield leased.candidates
-        finally:
-            leased.release()
+        taker = leasing.LeaseTaker(folder, _view, thresholds, options, details, time.time())
+        yield taker, request
     finally:
         os.close(folder)
 
@@ -146,11 +157,55 @@ class Fleet:
         client = config.load(flags={"client.hub": url}).client
         if client.hub is None:
             raise UsageError("no hub given: pass its URL, or set client.hub in fleet-smi.toml")
+        self._url, self._token = client.hub, token
+        self._fingerprint = fingerprint or client.fingerprint
         self._hub = HubClient(
-            client.hub,
-            token=token or client.read_token(),
-            fingerprint=fingerprint or client.fingerprint,
+            client.hub, token=token or client.read_token(), fingerprint=self._fingerprint
         )
+
+    @contextmanager
+    def lease(
+        self,
+        n: int = 1,
+        *,
+        min_free: str | int | None = None,
+        model: str | None = None,
+        timeout: float | None = None,
+        note: str | None = None,
+    ) -> Iterator[tuple[Candidate, ...]]:
+        """Take `n` GPUs of this machine for a block, in turn with all who wait at the hub.
+
+        Like `fleet_smi.lease`, but the GPUs are offered by the hub, which this machine reports to.
+        It has to know who asks: by a personal token, or by the login of `fleet-smi login`; for
+        any other it raises `fleet_smi.errors.Refused`.
+        """
+        from fleet_smi.queue_place import Deadline, QueuePlace, run_request, take_offered
+
+        with _lease_taker(n, min_free, model, note) as (taker, request):
+            place = QueuePlace(self._acting_client(), run_request(request, taker, note=note))
+            try:
+                leased = take_offered(place, taker, Deadline(timeout), lambda _: None)
+            finally:
+                place.leave()
+                taker.leave()
+            try:
+                yield leased.candidates
+            finally:
+                leased.release()
+                place.finish()
+
+    def _acting_client(self) -> HubClient:
+        """Return a client of its own, with the token of a person if there is one."""
+        from fleet_smi.client.login_file import LoginFile
+        from fleet_smi.paths import login_file
+
+        login = None
+        if self._token is None:
+            login = LoginFile(login_file(os.environ)).get(self._url)
+        if login is not None:
+            return HubClient(self._url, token=login.token, fingerprint=login.fingerprint)
+        token = self._token or config.load().client.read_token()
+        return HubClient(self._url, token=token, fingerprint=self._fingerprint)
 
     def view(self, at: Moment | None = None) -> FleetView:
         """Return the current view: nodes, their GPUs, and the verdict on each.

@@ -23,11 +23,11 @@ from fleet_smi.errors import DeliveryError, NotFound, Refused, Unmet, UsageError
 
 if TYPE_CHECKING:
     from fleet_smi.cli.job_session import JobOptions
-    from fleet_smi.cli.queue_wait import QueuePlace
     from fleet_smi.cli.ssh_destination import SshNode
     from fleet_smi.client.hub import HubClient
     from fleet_smi.config import Settings
     from fleet_smi.model.candidates import GpuRequest
+    from fleet_smi.queue_place import QueuePlace
 
 _POLL_SECONDS = 5.0
 _TICK_SECONDS = 60.0
@@ -63,7 +63,7 @@ class _Room:
 
     def __init__(self, args: argparse.Namespace, options: "JobOptions") -> None:
         from fleet_smi.cli.lease_arguments import lease_options
-        from fleet_smi.cli.queue_wait import Deadline
+        from fleet_smi.queue_place import Deadline
 
         self._on: str = args.on
         self._request: GpuRequest = replace(
@@ -117,8 +117,8 @@ class _Room:
             self._place.finish()
 
     def _join(self, options: "JobOptions") -> "QueuePlace":
-        from fleet_smi.cli.queue_wait import QueuePlace
         from fleet_smi.model.queue.entries import ANYWHERE, LABEL_PREFIX, NODE_PREFIX, QueueRequest
+        from fleet_smi.queue_place import QueuePlace
 
         is_prefixed = self._on == ANYWHERE or self._on.startswith((LABEL_PREFIX, NODE_PREFIX))
         wanted = QueueRequest(
@@ -133,7 +133,7 @@ class _Room:
         return QueuePlace(self._hub, wanted)
 
     def _wait_in_queue(self) -> "SshNode | None":
-        from fleet_smi.cli.queue_wait import wait_for_offer
+        from fleet_smi.queue_place import wait_for_offer
 
         if self._place is None:
             return None

@@ -70,7 +70,7 @@ def _in_queue(
     timeout: float | None,
     show: Callable[[str], None],
 ) -> Met:
-    from fleet_smi.cli.queue_wait import QueuePlace, wait_for_offer
+    from fleet_smi.queue_place import QueuePlace, wait_for_offer
 
     wanted = QueueRequest(
         count=request.count,

@@ -69,7 +69,8 @@ def _behind(decision: Decision, other: QueueEntry) -> str:
 def _supply(decision: Decision) -> str:
     count, place = decision.entry.request.count, decision.place
     if place is None:
-        return "no node has such a GPU" if count == 1 else f"no node has {count} such GPUs"
+        what = "such a GPU" if count == 1 else f"{count} such GPUs"
+        return f"no node that reports now has {what}"
     on = "" if decision.entry.request.where.startswith(NODE_PREFIX) else f" on {place.node}"
     others = []
     if decision.kept:
