@@ -56,7 +56,10 @@ def test_why_each_waits_is_said() -> None:
         "behind alice: fewer GPU-hours this week (0 to 18); 2 kept for alice on gpu03",
         "behind bob: fewer GPU-hours this week (18 to 212); 2 kept for alice on gpu03",
         "behind an earlier request of the same person; 2 kept for alice on gpu03",
-        "behind carol: fewer GPU-hours this week (212 to 300); no node that reports now has 16 such GPUs",
+        (
+            "behind carol: fewer GPU-hours this week (212 to 300); "
+            "no node that reports now has 16 such GPUs"
+        ),
         "behind zoe: higher priority; 2 kept for alice on gpu03",
     ]
     early = plan([entry(1, "alice", 2), entry(2, "bob", 2)], [place("gpu03", 0, 4)])
