@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from fleet_smi.client.hub import HubClient
-from fleet_smi.errors import Unreachable
+from fleet_smi.errors import FleetError, Unreachable
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.terminal.top.feed import Feed, PolledFeed
 from fleet_smi.terminal.top.hub_feed import HubFeed
@@ -58,6 +58,13 @@ def running(feed: Feed) -> Iterator[Delivered]:
     feed.stop()
 
 
+def is_recorded(hub: ThreadedHub, node: str) -> bool:
+    now = time.time()
+    with suppress(FleetError):
+        return bool(HubClient(hub.url).strips(now - 3600, now, columns=60, node=node).rows)
+    return False
+
+
 def test_a_hub_sends_its_fleet_and_answers_what_is_looked_at(tmp_path: Path) -> None:
     with ThreadedHub(tmp_path) as hub:
         hub.join_and_report(snapshot_now("gpu01", gpu(0, processes=(process(),)), gpu(1)))
@@ -74,6 +81,8 @@ def test_a_hub_sends_its_fleet_and_answers_what_is_looked_at(tmp_path: Path) -> 
             assert delivered.first(QueueArrived).queue is not None
             feed.request(GoTo(time.time() - 0.001))
             assert delivered.first(PastArrived).event.nodes
+            # Until the first rows are written, the history does not know the node.
+            wait_until(lambda: is_recorded(hub, "id-of-gpu01"))
             until = time.time()
             feed.request(ShowHistory("id-of-gpu01", until - 3600, until, 60))
             assert len(delivered.first(HistoryArrived).strips.rows) == 2
