@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,8 +60,8 @@ def running(feed: Feed) -> Iterator[Delivered]:
 
 def is_recorded(hub: ThreadedHub, node: str) -> bool:
     now = time.time()
-    with suppress(FleetError):
-        return bool(HubClient(hub.url).strips(now - 3600, now, columns=60, node=node).rows)
+    with closing(HubClient(hub.url)) as client, suppress(FleetError):
+        return bool(client.strips(now - 3600, now, columns=60, node=node).rows)
     return False
 
 
