@@ -259,3 +259,11 @@ def test_a_length_of_time_is_parsed(said: str, seconds: int) -> None:
     assert parse_length(said) == seconds
     with pytest.raises(UsageError, match="length of time"):
         parse_length("long")
+
+
+def test_a_number_a_little_ahead_of_this_clock_is_now() -> None:
+    now = 1_750_000_000.0004
+    assert parse_moment(f"{now + 0.0004:.3f}", now) == now
+    assert parse_moment(str(now + 4.0), now) == now
+    with pytest.raises(UsageError, match="is in the future"):
+        parse_moment(str(now + 60.0), now)

@@ -14,6 +14,7 @@ from fleet_smi.errors import UsageError
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.units import parse_duration
 
+_MAX_AHEAD_SECONDS = 5.0
 _EPOCH = re.compile(r"@?([0-9]{9,11}(?:\.[0-9]{1,9})?)")
 _LENGTH = re.compile(r"(?:[0-9]{1,6}(?:\.[0-9]{1,6})?(?:d|h|min|m|s))+", re.IGNORECASE)
 _PART = re.compile(r"[0-9.]+[a-z]+", re.IGNORECASE)
@@ -32,7 +33,9 @@ def parse_moment(text: str, now: float, zone: tzinfo | None = None) -> float:
     """Return a past point in time as seconds since 1970; raise `UsageError` otherwise."""
     spec = text.strip().lower()
     if found := _EPOCH.fullmatch(spec):
-        return _past(float(found[1]), text, now)
+        at = float(found[1])
+        # "Now" by the clock of a program that is a little ahead of ours, or rounded up.
+        return now if now < at <= now + _MAX_AHEAD_SECONDS else _past(at, text, now)
     if spec == "now":
         return now
     if spec.startswith("-") and _LENGTH.fullmatch(spec, 1):
