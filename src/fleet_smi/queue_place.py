@@ -109,7 +109,7 @@ class QueuePlace:
         self._taken = None
 
     def leave(self, *, tell: bool = True) -> None:
-        """Leave the queue; where the hub cannot be told, it drops the request after a minute."""
+        """Leave the queue; a hub that cannot be reached drops the request after a minute."""
         if self._id is not None and tell:
             with suppress(FleetError):
                 self._client.cancel_request(self._id)

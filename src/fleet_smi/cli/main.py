@@ -14,7 +14,7 @@ COMMANDS: dict[str, str] = {
     "top": "watch the fleet live: nodes, GPUs, processes, people, history",
     "free": "find free GPUs, best first, ready for CUDA_VISIBLE_DEVICES",
     "run": "take free GPUs of this machine and run a command on them, in turn",
-    "wait": "wait until GPUs are free, in the hub's queue; then run something or be told",
+    "wait": "wait until GPUs are free, in the hub's queue; then run something or notify",
     "queue": "show who waits for GPUs, in which order and why; cancel a request (needs a hub)",
     "jobs": "list, follow or cancel your jobs that `run --detach` started here",
     "claim": "lease the GPUs on which a process of yours already runs",

@@ -10,7 +10,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 def check(how: str) -> None:
-    """Raise `UsageError` if there is no such way to be told."""
+    """Raise `UsageError` if there is no such kind of notification."""
     if how in ("bell", "desktop"):
         return
     parts = urlsplit(how)

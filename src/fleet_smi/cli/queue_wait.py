@@ -21,7 +21,7 @@ _HUB_TIMEOUT_SECONDS = 5.0
 
 
 class Turn(NamedTuple):
-    """What was taken, and what to call when it is given back."""
+    """Leased GPUs, and a callback for when they are released."""
 
     leased: "Leased"
     finish: "Callable[[], None]" = lambda: None

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class SshNode(Protocol):
-    """What is known of a node that is offered."""
+    """A node that is offered, and how ssh reaches it."""
 
     @property
     def node_id(self) -> str: ...

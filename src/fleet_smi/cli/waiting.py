@@ -29,7 +29,7 @@ _LOOK_SECONDS = 2.0
 
 
 class Met(NamedTuple):
-    """What a request was met by: as text, the node, indices, and what CUDA is told on this one."""
+    """The GPUs that meet a request: as text, their node and indices, and CUDA_VISIBLE_DEVICES."""
 
     text: str
     node: str

@@ -24,7 +24,7 @@ class AgentConnection(HubConnection):
         self._seconds = timeout_seconds
 
     def limit_wait(self, seconds: float) -> None:
-        """Wait for no answer longer than so many seconds."""
+        """Set the timeout of requests."""
         self._seconds = min(self._seconds, seconds)
 
     def _connect(self) -> Http1Connection:

@@ -70,7 +70,7 @@ class HubConnection:
             raise self._translate(error) from None
 
     def limit_wait(self, seconds: float) -> None:
-        """Wait for no answer longer than so many seconds."""
+        """Set the timeout of requests."""
         self._timeout_seconds = min(self._timeout_seconds, seconds)
 
     def stream(self, path: str, max_bytes: int) -> Iterator[bytes]:

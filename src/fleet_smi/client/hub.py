@@ -71,7 +71,7 @@ class HubClient:
         return self._connection.url
 
     def limit_wait(self, seconds: float) -> None:
-        """Wait for no answer longer than so many seconds."""
+        """Set the timeout of requests."""
         self._connection.limit_wait(seconds)
 
     def session(self) -> SessionInfo:

@@ -15,11 +15,16 @@ from fleet_smi.node.bindings.lease_files import open_folder
 from fleet_smi.node.bindings.lease_locks import try_take
 from fleet_smi.node.bindings.lease_queue import Ticket, waiters_ahead
 from fleet_smi.node.collectors.leases import LeasesCollector
+from tests.machines import require_root
 from tests.node.leases.stress import run_stress
 
 GPU = "GPU-00000000-0000-4000-8000-000000000003"
 OTHER_UID = 12345
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user need root")
+
+
+@pytest.fixture
+def as_root() -> None:
+    require_root("make files of another user")
 
 
 @pytest.fixture
@@ -118,7 +123,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lease(folder: int, p
     parent.stdout.close()
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_the_files_of_all_users_are_locked(folder: int, path: Path) -> None:
     other = path / lease_files.own_name(GPU, OTHER_UID, 0)
     other.write_text("command fake\n")
@@ -133,7 +138,7 @@ def test_the_files_of_all_users_are_locked(folder: int, path: Path) -> None:
     lock.release()
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_a_name_that_another_user_has_taken_is_avoided(folder: int, path: Path) -> None:
     for attempt in range(3):
         squatted = path / lease_files.own_name(GPU, 0, attempt)
@@ -176,7 +181,7 @@ def test_an_unsafe_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         open_folder(str(real))
 
 
-@needs_root
+@pytest.mark.usefixtures("as_root")
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()

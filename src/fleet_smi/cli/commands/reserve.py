@@ -177,7 +177,7 @@ def _feed(client: "ReservationClient", args: argparse.Namespace) -> None:
         return
     address = client.create_feed()
     message = "add this address to your calendar program; an earlier one is no longer valid, and "
-    print(f"{message}whoever has it can read all bookings:", file=sys.stderr)
+    print(f"{message}everybody who has it can read all bookings:", file=sys.stderr)
     print(address)
 
 

@@ -11,7 +11,7 @@ from fleet_smi.errors import UsageError
 if TYPE_CHECKING:
     from fleet_smi.cli.waiting import Met
 
-HELP = "wait until GPUs of one node are free, then print them, run something, or be told"
+HELP = "wait until GPUs of one node are free, then print them, run something, or notify"
 EXAMPLES = """\
   fleet-smi wait -n 1 --model A100             prints them when they are free, like gpu03:1
   fleet-smi wait -n 4 --notify bell --notify desktop
