@@ -4,6 +4,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,10 +41,16 @@ class ClonedMachine(LoopbackMachine):
         for file in ("stat", "loadavg", "meminfo", "uptime", "self"):
             (root / "proc" / file).symlink_to(f"/proc/{file}")
         self._boot_id = root / "proc/sys/kernel/random/boot_id"
-        self.reboot()
+        self._stat = root / "proc/stat"
+        self._new_boot_id()
 
     def reboot(self) -> None:
-        """Give it the id of another boot, for the next start of its agent."""
+        """Give it another boot that begins now, for the next start of its agent."""
+        self._new_boot_id()
+        self._stat.unlink()
+        self._stat.write_text(f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {time.time():.0f}\n")
+
+    def _new_boot_id(self) -> None:
         self._boot_id.write_text(f"{secrets.token_hex(16)}\n")
 
 
@@ -154,7 +161,7 @@ def test_a_machine_that_is_rebooted_with_another_gpu_stays_one(lab: Lab) -> None
 
     def restart(agent: FleetSmiProcess) -> FleetSmiProcess:
         agent.terminate()
-        # No machine is up again within three intervals; this one's clock of the boot goes on.
+        # No machine is up again within three intervals.
         wait_until(lambda: "gpu01" not in hub.reporting())
         machine.reboot()
         return machine.start_agent(*flags)
