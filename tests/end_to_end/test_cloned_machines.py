@@ -100,10 +100,9 @@ def test_both_machines_are_listed_and_told_apart(
     wait_until(lambda: hub.reporting() == set(NAMES))
     began = {name: hub.latest_sequence(name) for name in NAMES}
     wait_until(lambda: all(hub.latest_sequence(name) > began[name] + 20 for name in NAMES))
-    found = {node.name: node for node in hub.fleet().nodes if not node.silent}
+    found = wait_until_reporting(hub)
     assert_told_apart(found)
-    screen = run_fleet_smi("nodes", "--hub", hub.url, env=hub.env).stdout
-    assert screen.count("systemd-machine-id-setup") == 2
+    wait_until(lambda: nodes_screen(hub).count("systemd-machine-id-setup") == 2)
     # A restart of the hub changes none of it.
     ids = {name: node.node_id for name, node in found.items()}
     hub.program.terminate()
@@ -111,6 +110,24 @@ def test_both_machines_are_listed_and_told_apart(
     wait_until(lambda: hub.reporting() == set(NAMES))
     wait_until(lambda: all(node.trouble for node in hub.fleet().nodes))
     assert {node.name: node.node_id for node in hub.fleet().nodes} == ids
+
+
+def wait_until_reporting(hub: LoopbackHub) -> dict[str, NodeView]:
+    """Return the nodes at a moment when none is silent: on a busy machine one may be at times."""
+    found: dict[str, NodeView] = {}
+
+    def are_reporting() -> bool:
+        nodes = hub.fleet().nodes
+        found.clear()
+        found.update((node.name, node) for node in nodes if not node.silent)
+        return len(found) == len(nodes) == len(NAMES)
+
+    wait_until(are_reporting)
+    return found
+
+
+def nodes_screen(hub: LoopbackHub) -> str:
+    return run_fleet_smi("nodes", "--hub", hub.url, env=hub.env).stdout
 
 
 def assert_told_apart(found: dict[str, NodeView]) -> None:
