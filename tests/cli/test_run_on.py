@@ -197,7 +197,9 @@ def test_the_command_has_the_terminal_with_ctrl_c_and_the_size_of_the_window(nod
     run = f"cd {shlex.quote(str(nodes.work))}; {sys.executable} -m fleet_smi run --on gpu-b --"
     shell = Shell(nodes.env | {"TERM": "xterm"})
     try:
-        script = "trap 'echo int; stty size; exit 5' INT; test -t 0 && echo up!; sleep 60"
+        # bash handles a signal that comes before `sleep` is started only when that has ended.
+        wait = "while :; do sleep 0.1; done"
+        script = f"trap 'echo int; stty size; exit 5' INT; test -t 0 && echo up!; {wait}"
         shell.resize(31, 97)
         shell.type(f"{run} bash -c {shlex.quote(script)}; echo code=$?\n")
         shell.wait_for("up!\r\n")
