@@ -1,7 +1,5 @@
 """Rows of the overview are the same as if each had been made from a full view."""
 
-from random import Random
-
 import pytest
 
 from fleet_smi.fleet.fleet import FleetState
@@ -9,30 +7,17 @@ from fleet_smi.hub.node_summaries import NodeSummaries, summarize_rows
 from fleet_smi.model.node_summary import NodeSummary, summarize_node
 from fleet_smi.model.views import summarize_parts
 from tests.builders import NOON, gpu, snapshot
-from tests.fleet.random_reports import RandomNode
-from tests.fleet.test_steady_samples import NODE, send
-from tests.hub.test_stream_facts import CountedFleet, change_facts
-
-NODES, REPORTS_PER_NODE = 24, 250
+from tests.hub.twin_fleets import all_twins
 
 
 def test_random_reports_give_the_rows_of_full_views() -> None:
     queries = made = 0
-    for seed in range(NODES):
-        node, rng = RandomNode(seed), Random(seed)
-        fleet, reference = CountedFleet(node.thresholds), FleetState(node.thresholds)
-        summaries, asked = NodeSummaries(fleet), rng.choice((0.1, 0.5, 1.0))
-        for report in range(REPORTS_PER_NODE):
-            taken = node.next_snapshot()
-            send(fleet, taken, node.at, as_figures=True)
-            reference.apply(taken, node.at)
-            if rng.random() < 0.01:
-                change_facts(rng, fleet, reference, node.at)
-            if rng.random() < asked:
-                now = fleet._nodes[NODE].at + rng.choice((0.0, *[0.2] * 18, 200.0))
-                assert_same_rows(summaries, reference, now, f"seed {seed}, report {report}")
-                queries += 1
-        made += fleet.parts_made
+    for twins in all_twins():
+        summaries = NodeSummaries(twins.fleet)
+        for now, case in twins.moments():
+            assert_same_rows(summaries, twins.reference, now, case)
+            queries += 1
+        made += twins.fleet.parts_made
     print(f"{queries} queries, {made} of them made from their parts")
     assert made < 0.8 * queries
 
