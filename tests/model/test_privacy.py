@@ -40,13 +40,15 @@ def test_commands_are_masked_by_visibility(view: FleetView) -> None:
     named = mask_commands(view, "name")
     assert [each.command for each in processes(named)] == [None] * len(processes(view))
     assert [each.name for each in processes(named)] == [each.name for each in processes(view)]
+    scripts = mask_commands(view, "script")
+    assert [each.name for each in processes(scripts)] == [each.name for each in processes(view)]
     hidden = mask_commands(view, "hidden")
     assert all(each.command is None and each.name is None for each in processes(hidden))
     assert hidden.summary == view.summary
     assert tuple(mask_commands(node, "hidden") for node in view.nodes) == hidden.nodes
 
 
-@pytest.mark.parametrize("commands", ["name", "hidden"])
+@pytest.mark.parametrize("commands", ["script", "name", "hidden"])
 def test_an_unchanged_view_is_not_copied(commands: CommandVisibility) -> None:
     once = mask_commands(samples.lab(), commands)
     assert mask_commands(once, commands) is once

@@ -10,7 +10,7 @@ from fleet_smi.model.units import GIB, MIB
 
 _OFF = False  # as the default of a row, clearer than a bare False
 _HOUR, _DAY = 3600.0, 86400.0
-_COMMANDS = "how much of command lines is shown: full, name or hidden"
+_COMMANDS = "how much of command lines is shown: full, script, name or hidden"
 _DRIVER_TIMEOUT = "how long a driver may make no progress before it counts as hung"
 _DRIVER_INIT_TIMEOUT = "the same while it is being initialised"
 _PUBLIC_URL = "https://gpu.example.org/gpus"

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.history import GpuOccupancies, GpuPeriods, Holder, Job, JobPart, Occupancy
+from fleet_smi.model.script_name import script_command
 
 
 def mask_period_commands(
@@ -43,14 +44,15 @@ def mask_occupancy_commands(
 
 
 def mask_job_commands(job: Job, visibility: CommandVisibility) -> Job:
-    """Return the job with its command line, its program name, or neither."""
+    """Return the job with its command line, its script, its program name, or neither."""
     if visibility == "full":
         return job
     parts = tuple(_part(part, visibility) for part in job.parts)
+    script = _script(job.command, visibility)
     # The parts have been masked already, so this is no name where names are hidden. In a list,
     # jobs have no parts.
     name = parts[0].occupancy.holder.name if parts else None
-    return replace(job, command=name, parts=parts)
+    return replace(job, command=script or name, parts=parts)
 
 
 def _part(part: JobPart, commands: CommandVisibility) -> JobPart:
@@ -62,5 +64,9 @@ def _occupancy(occupancy: Occupancy, commands: CommandVisibility) -> Occupancy:
 
 
 def _holder(holder: Holder, commands: CommandVisibility) -> Holder:
-    name = holder.name if commands == "name" else None
-    return replace(holder, command=None, name=name)
+    name = None if commands == "hidden" else holder.name
+    return replace(holder, command=_script(holder.command, commands), name=name)
+
+
+def _script(command: str | None, commands: CommandVisibility) -> str | None:
+    return script_command(command) if command and commands == "script" else None

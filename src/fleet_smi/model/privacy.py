@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.model.fleet import FleetView, NodeView
 from fleet_smi.model.redaction.redact import may_have_secrets, redact
+from fleet_smi.model.script_name import script_command
 from fleet_smi.model.snapshot import Gpu, Instance, Lease, Process, Snapshot
 
 ProcessTransform = Callable[[Process], Process]
@@ -32,10 +33,10 @@ def redact_snapshot(snapshot: Snapshot) -> Snapshot:
 
 
 def mask_commands(view: View, visibility: CommandVisibility) -> View:
-    """Return the view with command lines in full, as program names only, or without either."""
+    """Return the view with command lines in full, as scripts or program names, or without any."""
     if visibility == "full":
         return view
-    change = _name_only if visibility == "name" else _neither
+    change = _CHANGES[visibility]
     if isinstance(view, FleetView):
         nodes = _unless_same(view.nodes, [_machine(node, change) for node in view.nodes])
         return view if nodes is view.nodes else replace(view, nodes=nodes)
@@ -66,6 +67,11 @@ def _without_secrets(process: Process) -> Process:
     return replace(process, command=command, name=name)
 
 
+def _script_only(process: Process) -> Process:
+    script = process.command and script_command(process.command)
+    return process if script == process.command else replace(process, command=script)
+
+
 def _name_only(process: Process) -> Process:
     return process if process.command is None else replace(process, command=None)
 
@@ -74,6 +80,9 @@ def _neither(process: Process) -> Process:
     if process.command is None and process.name is None:
         return process
     return replace(process, command=None, name=None)
+
+
+_CHANGES = {"script": _script_only, "name": _name_only, "hidden": _neither}
 
 
 def _machine(machine: _Machine, change: ProcessTransform) -> _Machine:

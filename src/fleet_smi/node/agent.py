@@ -57,7 +57,7 @@ class Agent:
         outlets: Sequence[Outlet],
         *,
         interval_seconds: float,
-        command_visibility: Literal["full", "name", "hidden"] = "full",
+        command_visibility: Literal["full", "script", "name", "hidden"] = "full",
     ) -> None:
         self._sampler = sampler
         self._commands = command_visibility

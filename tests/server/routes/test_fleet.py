@@ -117,6 +117,15 @@ def test_command_lines_are_for_admins_unless_the_settings_say_otherwise(tmp_path
         assert b"train.py" in hub.request("GET", path, token=hub.token("admin")).body
 
 
+def test_viewers_can_be_shown_scripts_without_their_arguments(tmp_path: Path) -> None:
+    secret = process(command="python /home/alice/train.py --data /home/alice")
+    with ThreadedHub(tmp_path, hub__commands_for_viewers="script") as hub:
+        hub.join_and_report(snapshot_now("gpu01", gpu(0, processes=(secret,))))
+        body = hub.request("GET", f"{FLEET}?node=gpu01").body
+    assert b'"python train.py"' in body
+    assert b"/home/alice" not in body
+
+
 def test_a_nodes_credential_may_not_view_the_fleet(hub: ThreadedHub) -> None:
     token = hub.join("id-of-gpu09", "gpu09")
     response = hub.request("GET", FLEET, token=token)
