@@ -1,10 +1,11 @@
 """The node page and the GPU page: facts, the last hour, the processes."""
 
 import re
+import time
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.builders import gpu, snapshot
+from tests.builders import MINUTE, gpu, instance, process, snapshot
 from tests.page.accounts import ADMIN, VIEWER, add_accounts, sign_in
 from tests.page.sample_fleet import COMMAND
 from tests.server.threaded_hub import ThreadedHub
@@ -71,6 +72,22 @@ def test_a_mig_gpu_page_shows_each_instance(lab: ThreadedHub, page: Page) -> Non
     page.goto(f"{lab.url}/#/gpu/GPU-in-parts")
     expect(page.get_by_role("listitem").filter(has_text="1g.10gb, busy")).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="2g.20gb, free")).to_be_visible()
+
+
+def test_plots_of_a_mig_gpu_mark_the_jobs_of_its_instances(hub: ThreadedHub, page: Page) -> None:
+    now = time.time()
+    shots = []
+    for ago in range(30, -1, -1):
+        jobs = (process(4714, "carol", started_at=now - 10 * MINUTE),) if ago <= 10 else ()
+        parts = (instance(1, processes=jobs), instance(2, profile="2g.20gb"))
+        card = gpu(0, uuid="GPU-in-parts", mig_mode=True, instances=parts)
+        at = {"taken_at": now - ago * MINUTE, "sequence": 30 - ago, "interval_seconds": 60.0}
+        shots.append(snapshot(card, **at))
+    hub.report(*shots, token=hub.join("id-of-gpu01", "gpu01"))
+    page.goto(f"{hub.url}/#/gpu/GPU-in-parts?range=1h")
+    started = page.get_by_role("list", name="Events").get_by_role("listitem")
+    expect(started.filter(has_text="carol started python on MIG 1g.10gb")).to_have_count(1)
+    expect(page.locator(".marks .line.job")).to_have_count(5)
 
 
 def test_the_command_line_of_a_process_is_for_admins(lab: ThreadedHub, page: Page) -> None:

@@ -38,7 +38,10 @@ class RangeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LedgerQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A time range and a filter: `node` is an id or a pattern of names, `gpu` a UUID."""
+    """A time range and a filter: `node` is an id or a pattern of names, `gpu` a UUID.
+
+    A GPU is selected together with its MIG instances: what ran on it is recorded for these.
+    """
 
     node: GlobText | UnsetType = UNSET
     gpu: GlobText | UnsetType = UNSET
@@ -46,7 +49,7 @@ class LedgerQuery(RangeQuery, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def matches(self, gpu: GpuOfNode) -> bool:
         """Whether `node` and `gpu` select this GPU; `user` is about what ran on it."""
-        if self.gpu is not UNSET and gpu.uuid != self.gpu:
+        if self.gpu is not UNSET and self.gpu not in (gpu.uuid, gpu.parent):
             return False
         return self.node is UNSET or matches_node(gpu, self.node)
 

@@ -1,7 +1,7 @@
 // Requests for history: strips, series, usage, jobs.
 
 import { get } from "./client";
-import type { Job, Jobs, Period, Periods, Ribbon, Series, StorageStatus, Strips, Usages } from "./types";
+import type { GpuPeriods, Job, Jobs, Periods, Ribbon, Series, StorageStatus, Strips, Usages } from "./types";
 
 /** Names of the series of a node and of a GPU. */
 export type NodeMetric = "cpu_percent" | "memory_percent";
@@ -24,10 +24,10 @@ export function fetchSeries(nodeId: string, span: Span, points: number, signal?:
   return getHistory(`series/${encodeURIComponent(nodeId)}`, span, { points }, signal);
 }
 
-/** The states of one GPU as intervals, the oldest first. */
-export async function fetchPeriods(nodeId: string, uuid: string, span: Span, signal?: AbortSignal): Promise<Period[]> {
+/** The states of one GPU and of each of its MIG instances as intervals, the oldest first. */
+export async function fetchPeriods(nodeId: string, uuid: string, span: Span, signal?: AbortSignal): Promise<GpuPeriods[]> {
   const { rows } = await getHistory<Periods>("periods", span, { node: nodeId, gpu: uuid }, signal);
-  return rows.find(({ gpu }) => gpu.node_id === nodeId)?.periods ?? [];
+  return rows.filter(({ gpu }) => gpu.node_id === nodeId);
 }
 
 export function fetchRibbon(span: Span, columns: number, signal: AbortSignal): Promise<Ribbon> {

@@ -2,7 +2,7 @@
 
 import { cached } from "../feed/cache";
 import { type Span, fetchPeriods, fetchSeries, fetchStrips } from "../feed/history";
-import type { Period, Series, Strips } from "../feed/types";
+import type { GpuPeriods, Series, Strips } from "../feed/types";
 import { page } from "./page.svelte";
 import { type Range, formatZoom, parseRange, parseZoom, rangeSeconds, spanEndingAt, visibleSpan } from "./range";
 import { Resource } from "./resource.svelte";
@@ -22,8 +22,8 @@ export interface NodeRecords {
 /** The selected range or zoom of the history of a node, and the records loaded for it. */
 export class NodeHistoryState {
   readonly records = new Resource<NodeRecords>();
-  /** The states of the plotted GPU. */
-  readonly periods = new Resource<readonly Period[]>();
+  /** The states of the plotted GPU and of its MIG instances. */
+  readonly periods = new Resource<readonly GpuPeriods[]>();
   /** The series of the node that it is compared with. */
   readonly compared = new Resource<Series>();
   private before: Span | null = null;

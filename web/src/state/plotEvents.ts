@@ -2,7 +2,7 @@
 
 import type { Span } from "../feed/history";
 import type { Reading, State } from "../feed/state";
-import type { Holder, Period, Series } from "../feed/types";
+import type { GpuOfNode, GpuPeriods, Holder, Period, Series } from "../feed/types";
 import { bridgeGaps, maxGap } from "./series";
 
 export interface PlotEvent {
@@ -16,6 +16,8 @@ export interface PlotEvent {
   readonly reason: string;
   /** The processes that started. */
   readonly holders: readonly Holder[];
+  /** The MIG instance that they started on; absent for the GPU itself. */
+  readonly instance?: GpuOfNode;
 }
 
 /** A shorter pause between two periods is no silence. */
@@ -27,17 +29,30 @@ const LASTING: readonly State[] = ["broken", "leased"];
 /** In these states, the start of a job says why the state changed. */
 const USED: readonly State[] = ["busy", "held", "leased"];
 
-/** The events of a time span, the latest first. */
-export function plotEvents(periods: readonly Period[], series: Series, uuid: string, span: Span, intervalSeconds: number | null): PlotEvent[] {
+/** The events of a GPU in a time span, the latest first; with the starts of jobs on its MIG instances. */
+export function plotEvents(rows: readonly GpuPeriods[], series: Series, uuid: string, span: Span, intervalSeconds: number | null): PlotEvent[] {
+  const periods = rows.find(({ gpu }) => gpu.uuid === uuid)?.periods ?? [];
+  const instances = rows.filter(({ gpu }) => gpu.parent === uuid);
   // A coarse time step that ends after a fault was throttled before it.
   const brokenAt = periods.filter(({ state }) => state === "broken").map(({ start }) => start);
   const untilBroken = ({ start, end }: Span): Span => ({ start, end: Math.min(end, brokenAt.find((at) => at > start) ?? end) });
   const throttled = throttledSpans(series.gpus[uuid]?.throttled_percent?.mean ?? [], series, intervalSeconds).map(untilBroken);
   const events: PlotEvent[] = [
     ...periodEvents(periods, span),
+    ...instances.flatMap((row) => instanceJobs(row, span)),
     ...throttled.map(({ start, end }): PlotEvent => ({ kind: "throttled", start, end, state: null, reason: "", holders: [] })),
   ];
   return events.sort((a, b) => b.start - a.start);
+}
+
+/** The starts of jobs on a MIG instance: the history of the GPU itself has none of them. */
+function instanceJobs({ gpu, periods }: GpuPeriods, span: Span): PlotEvent[] {
+  return [...periodEvents(periods, span)].filter(({ kind }) => kind === "job").map((event) => ({ ...event, instance: gpu }));
+}
+
+/** Tells one event from the others in a list. */
+export function eventKey({ kind, start, instance }: PlotEvent): string {
+  return `${kind} ${start} ${instance?.uuid ?? ""}`;
 }
 
 function* periodEvents(periods: readonly Period[], span: Span): Generator<PlotEvent> {

@@ -6,11 +6,11 @@ import { duration, plural } from "./format";
 import { userName } from "./history";
 import { HIDDEN_NAME } from "./people";
 
-/** "alice started train.py"; "Throttled"; "Broken: fell off the bus". */
-export function eventText({ kind, state, reason, holders }: PlotEvent): string {
+/** "alice started train.py", "chen started eval.py on MIG 2g.10gb"; "Throttled"; "Broken: fell off the bus". */
+export function eventText({ kind, state, reason, holders, instance }: PlotEvent): string {
   if (kind === "throttled") return "Throttled";
   if (kind === "silent") return "Silent";
-  if (kind === "job") return `${names(holders.map(({ user }) => userName(user) || HIDDEN_NAME))} started ${programs(holders)}`;
+  if (kind === "job") return `${names(holders.map(({ user }) => userName(user) || HIDDEN_NAME))} started ${programs(holders)}${instance ? ` on MIG ${instance.model ?? "instance"}` : ""}`;
   const name = `${(state ?? "").charAt(0).toUpperCase()}${(state ?? "").slice(1)}`;
   return state === "free" || !reason ? name : `${name}: ${reason}`;
 }

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { Holder, Period } from "../../src/feed/types";
-import { plotEvents, throttledSpans } from "../../src/state/plotEvents";
+import type { GpuOfNode, GpuPeriods, Holder, Period } from "../../src/feed/types";
+import { eventKey, plotEvents, throttledSpans } from "../../src/state/plotEvents";
 import { eventLength, eventText } from "../../src/text/plotEvents";
 import { SERIES, figure } from "../details";
 
@@ -13,8 +13,18 @@ function period(start: number, end: number | null, state: Period["state"], holde
   return { start, end, state, reason, holders, certain: true, busy_percent: null };
 }
 
+const GPU: GpuOfNode = { uuid: "GPU-0", node_id: "1", node: "gpu01", index: 0, vendor: "nvidia", model: "A100", memory_total_bytes: null, parent: null };
+
+function rows(...periods: Period[]): GpuPeriods[] {
+  return [{ gpu: GPU, periods }];
+}
+
 function texts(...periods: Period[]): string[] {
-  return plotEvents(periods, SERIES, "GPU-0", SPAN, 1).map((event) => `${event.start} ${eventText(event)} ${eventLength(event, 2000)}`.trim());
+  return describe(rows(...periods));
+}
+
+function describe(rows: GpuPeriods[]): string[] {
+  return plotEvents(rows, SERIES, "GPU-0", SPAN, 1).map((event) => `${event.start} ${eventText(event)} ${eventLength(event, 2000)}`.trim());
 }
 
 it("a job that starts is one event, and so is the state after it", () => {
@@ -41,6 +51,16 @@ it("a silent node leaves a gap, which is an event with its length", () => {
 
 it("several processes that start together are one event", () => {
   expect(texts(period(900, 1100, "free"), period(1100, null, "busy", [ALICE, { ...ALICE, pid: 7 }]))).toEqual(["1100 alice started train.py (2 processes)"]);
+});
+
+it("a job that starts on a MIG instance is an event of its GPU, other changes of an instance are none", () => {
+  const instance = { ...GPU, uuid: "MIG-1", model: "2g.10gb", parent: "GPU-0" };
+  const of = (...periods: Period[]): GpuPeriods => ({ gpu: instance, periods });
+  const whole = { gpu: GPU, periods: [period(900, null, "busy")] };
+  const one = of(period(900, 1100, "free"), period(1100, 1500, "busy", [ALICE]), period(1500, null, "free"));
+  const other = { ...of(period(900, 1100, "free"), period(1100, null, "busy", [BOB])), gpu: { ...instance, uuid: "MIG-2" } };
+  expect(describe([whole, one, other])).toEqual(["1100 alice started train.py on MIG 2g.10gb", "1100 bob started vllm.serve on MIG 2g.10gb"]);
+  expect(new Set(plotEvents([whole, one, other], SERIES, "GPU-0", SPAN, 1).map(eventKey)).size).toBe(2);
 });
 
 it("throttling lasts over points that the node leaves empty, and ends with a gap", () => {
