@@ -5,9 +5,29 @@ from urllib.parse import unquote
 
 from playwright.sync_api import Page, expect
 
+from fleet_smi.server.page_files import page_files
 from tests.builders import gpu, process, snapshot
+from tests.page.page_pool import NewPage
 from tests.page.sample_fleet import COUNTS
 from tests.server.threaded_hub import ThreadedHub
+
+
+FIRST_VIEW_BYTES = 80_000
+LOADED = """performance.getEntriesByType("resource").map((each) => new URL(each.name).pathname)"""
+
+
+def test_the_files_of_the_first_view_are_small(lab: ThreadedHub, new_page: NewPage) -> None:
+    page = new_page(single_use=True)
+    page.add_init_script("window.requestIdleCallback = () => 0")  # nothing is loaded in advance
+    page.goto(lab.url)
+    expect(page.get_by_role("gridcell").first).to_be_visible()
+    expect(page.get_by_role("button", name="Copy ssh command")).to_be_visible()
+    files, loaded = page_files(), {"index.html"} | {path[1:] for path in page.evaluate(LOADED)}
+    sizes = {name: len(files[name].gzipped) for name in loaded if name in files}
+    assert len(sizes) > 2
+    assert sum(sizes.values()) < FIRST_VIEW_BYTES, sizes
+    brotli = sum(len(files[name].brotli or b"") for name in sizes)
+    assert 0 < brotli < sum(sizes.values())
 
 
 def test_a_new_report_is_shown_live(hub: ThreadedHub, page: Page) -> None:

@@ -122,10 +122,14 @@ class RequestContext:
 
     @property
     def accepts_gzip(self) -> bool:
-        """Whether the client accepts gzip; `gzip;q=0` says that it does not."""
+        """Whether the client accepts gzip."""
+        return self.accepts_encoding("gzip")
+
+    def accepts_encoding(self, coding: str) -> bool:
+        """Whether the client accepts this coding; `gzip;q=0` says that it does not."""
         offers = self.header("accept-encoding").replace(" ", "").lower().split(",")
         weights = dict(offer.partition(";q=")[::2] for offer in offers)
-        return "gzip" in weights and not re.fullmatch(r"0[.0]*", weights["gzip"])
+        return coding in weights and not re.fullmatch(r"0[.0]*", weights[coding])
 
     async def fleet_view(self) -> FleetView:
         """The fleet as the client may see it, with every change made before the request."""

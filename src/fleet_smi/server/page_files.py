@@ -22,10 +22,11 @@ _MEDIA_TYPES = {
 
 
 class PageFile(Struct, frozen=True):
-    """One file, plain and gzipped; `immutable` if its name has a hash of its content."""
+    """One file, plain and compressed; `immutable` if its name has a hash of its content."""
 
     body: bytes
     gzipped: bytes
+    brotli: bytes | None
     media_type: str
     immutable: bool
 
@@ -44,5 +45,7 @@ def _read(folder: Path) -> dict[str, PageFile]:
 def _file(path: Path) -> PageFile:
     body = path.read_bytes()
     gzipped = zlib.compress(body, 9, zlib.MAX_WBITS | 16)
+    compressed = path.with_name(f"{path.name}.br")
+    brotli = compressed.read_bytes() if compressed.exists() else None
     # The build puts a hash of the content into the names of assets, and of nothing else.
-    return PageFile(body, gzipped, _MEDIA_TYPES[path.suffix], path.parent.name == "assets")
+    return PageFile(body, gzipped, brotli, _MEDIA_TYPES[path.suffix], path.parent.name == "assets")

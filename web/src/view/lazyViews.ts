@@ -1,6 +1,7 @@
 // The views whose code is not part of the first view: loaded when shown, or before that when the browser is idle.
 
 export const lazyViews = {
+  card: () => import("./grid/Card.svelte"),
   signin: () => import("./signin/SignInPage.svelte"),
   history: () => import("./history/HistoryPage.svelte"),
   trends: () => import("./trends/TrendsPage.svelte"),

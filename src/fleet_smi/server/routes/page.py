@@ -21,7 +21,7 @@ async def favicon(context: RequestContext) -> Response:
 
 
 def page_file_response(context: RequestContext, path: str) -> Response:
-    """A response with one file of the built page, gzipped if the client accepts that."""
+    """A response with one file of the built page, compressed as the client accepts it."""
     file = page_files().get(path)
     if file is None:
         raise ApiError(HttpError(404, "not_found", "the page has no such file"))
@@ -29,11 +29,12 @@ def page_file_response(context: RequestContext, path: str) -> Response:
         "Cache-Control": _CACHE_FOREVER if file.immutable else _REVALIDATE,
         "Vary": "Accept-Encoding",
     }
-    if context.accepts_gzip:
-        return Response(
-            file.gzipped, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.media_type
-        )
-    return Response(file.body, headers=headers, media_type=file.media_type)
+    body = file.body
+    for coding, compressed in (("br", file.brotli), ("gzip", file.gzipped)):
+        if compressed is not None and context.accepts_encoding(coding):
+            body, headers["Content-Encoding"] = compressed, coding
+            break
+    return Response(body, headers=headers, media_type=file.media_type)
 
 
 ENDPOINTS = (
