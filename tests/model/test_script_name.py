@@ -12,9 +12,9 @@ from fleet_smi.model.script_name import script_command
     {
         "python /home/alice/x/train.py --data /secret": "python train.py",
         "/opt/conda/bin/python3.11 -u -W ignore eval.py a.py": "python3.11 eval.py",
-        "python -m vllm.entrypoints.api_server --api-key x": "python -m vllm.entrypoints.api_server",
+        "python -m vllm.server --api-key x": "python -m vllm.server",
         "python -m torch.distributed.run --nproc_per_node 8 sft.py --x": "python sft.py",
-        "torchrun --nproc_per_node=8 --master_port 29500 pretrain.py -c a.py": "torchrun pretrain.py",
+        "torchrun --nproc_per_node=8 --port 29500 pretrain.py -c a.py": "torchrun pretrain.py",
         "accelerate launch --config_file a.yaml tune.py": "accelerate tune.py",
         "python -m ipykernel_launcher -f /run/kernel-1.json": "python -m ipykernel_launcher",
         "jupyter notebook thesis.ipynb": "jupyter thesis.ipynb",

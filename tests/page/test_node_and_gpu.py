@@ -81,8 +81,8 @@ def test_plots_of_a_mig_gpu_mark_the_jobs_of_its_instances(hub: ThreadedHub, pag
         jobs = (process(4714, "carol", started_at=now - 10 * MINUTE),) if ago <= 10 else ()
         parts = (instance(1, processes=jobs), instance(2, profile="2g.20gb"))
         card = gpu(0, uuid="GPU-in-parts", mig_mode=True, instances=parts)
-        at = {"taken_at": now - ago * MINUTE, "sequence": 30 - ago, "interval_seconds": 60.0}
-        shots.append(snapshot(card, **at))
+        at = now - ago * MINUTE
+        shots.append(snapshot(card, taken_at=at, sequence=30 - ago, interval_seconds=60.0))
     hub.report(*shots, token=hub.join("id-of-gpu01", "gpu01"))
     page.goto(f"{hub.url}/#/gpu/GPU-in-parts?range=1h")
     started = page.get_by_role("list", name="Events").get_by_role("listitem")

@@ -11,7 +11,6 @@ from tests.page.page_pool import NewPage
 from tests.page.sample_fleet import COUNTS
 from tests.server.threaded_hub import ThreadedHub
 
-
 FIRST_VIEW_BYTES = 80_000
 LOADED = """performance.getEntriesByType("resource").map((each) => new URL(each.name).pathname)"""
 
