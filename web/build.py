@@ -14,15 +14,20 @@ from pathlib import Path
 
 MIN_NODE = (20, 19)
 PAGE = "src/fleet_smi/server/page"
+_STAMP = ".made-of"  # has the digest of the sources
 
 
 def build(root: Path) -> None:
     """Build the page of this tree, unless the last build had the same sources."""
-    stamp, digest = root / PAGE / ".made-of", _digest(root / "web")
-    if stamp.exists() and stamp.read_text() == digest:
-        return
-    run(root, "build")
-    stamp.write_text(digest)
+    if not is_built(root):
+        run(root, "build")
+        (root / PAGE / _STAMP).write_text(_digest(root / "web"))
+
+
+def is_built(root: Path) -> bool:
+    """Whether this tree has the page of its sources, as a source distribution does."""
+    stamp = root / PAGE / _STAMP
+    return stamp.exists() and stamp.read_text() == _digest(root / "web")
 
 
 def run(root: Path, script: str) -> None:

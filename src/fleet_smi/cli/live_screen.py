@@ -11,7 +11,10 @@ import time
 import tty
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
 _CLEAR, _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[2J", "\x1b[?25l", "\x1b[?25h"
@@ -41,11 +44,13 @@ class LiveScreen:
         self._is_resized = self._is_writing = self._is_suspend_due = False
         # Each signal writes to it, also one that comes just before the wait for a key begins:
         # its handler runs only after that wait.
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_read, self._wake_write = os.pipe()
+        for end in (self._wake_read, self._wake_write):
+            os.set_blocking(end, False)
         self._old_wakeup = -1
         self._old_handlers: dict[int, Any] = {}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         self._take_terminal()
         self._old_wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self._handle(signal.SIGWINCH, self._on_resize)

@@ -42,6 +42,14 @@ COMMANDS: dict[str, str] = {
     "completion": "print a completion script for your shell",
 }
 """Every command and its line in the help; the module of that name implements it."""
+COMMAND_EXTRAS: dict[str, str] = {
+    "demo": "hub",
+    "hub": "hub",
+    "simulate": "hub",
+    "top": "top",
+    "up": "hub",
+}
+"""The extra that a command needs; the others work without any."""
 
 _TIME_FLAGS = ("--at", "--since", "--until")
 
@@ -171,10 +179,26 @@ def _run(argv: list[str]) -> int:
     try:
         _require_known_command(name, argv)
         args = parse_command_line(build_parser(name), argv[1:] if argv[:1] == [name] else argv)
+        if name in COMMAND_EXTRAS:
+            from fleet_smi.extras import require_extra
+
+            require_extra(COMMAND_EXTRAS[name], f"`fleet-smi {name}`")
         code: int = import_module(f"fleet_smi.cli.commands.{name}").run(args)
     except FleetError as error:
         return _fail(str(error), _exit_code(error))
+    except ModuleNotFoundError as error:
+        return _fail_without_extra(name, error)
     return code
+
+
+def _fail_without_extra(name: str, error: ModuleNotFoundError) -> int:
+    """Name the extra that a flag or setting needs; raise the error if no extra has the module."""
+    from fleet_smi.extras import find_extra, missing_extra
+
+    extra = find_extra(error.name)
+    if extra is None:
+        raise error
+    return _fail(str(missing_extra(extra, f"this use of `fleet-smi {name}`")), 2)
 
 
 def _require_known_command(name: str, argv: list[str]) -> None:

@@ -1,6 +1,7 @@
 """Read settings files (TOML), with the line of each setting for error messages."""
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,10 @@ _PLACE = r" \(at (?:line (\d+), column \d+|end of document)\)$"
 
 def read_settings_file(path: str) -> SettingsLayer:
     """Return the settings of a file, and its problems."""
-    import tomllib
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
 
     layer = SettingsLayer()
     try:

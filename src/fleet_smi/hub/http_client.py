@@ -7,10 +7,13 @@ each interim response that a few servers which send nothing else stop the event 
 import asyncio
 import ssl
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httptools
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _MAX_HEAD_BYTES = 64 << 10
 _MAX_INTERIM_RESPONSES = 8
@@ -133,7 +136,7 @@ class _LargeSlot:
             await self._slots.acquire()
             self._is_held = True
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> "Self":
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from fleet_smi.config.ip_addresses import remote_address
 from fleet_smi.errors import DeliveryError, Refused, Undecodable, Unreachable, UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery
+from fleet_smi.hub.async_timeout import timeout
 from fleet_smi.hub.http_client import (
     ClosedEarly,
     HttpConnection,
@@ -117,7 +118,7 @@ class HttpPoller:
     ) -> Delivery:
         try:
             # For the whole response: a target that sends one byte at a time does not extend it.
-            async with asyncio.timeout(self._timeout_seconds):
+            async with timeout(self._timeout_seconds):
                 body, address = await self._fetch(connection, target)
             if len(body) <= MAX_INLINE_BYTES:
                 delivery = self._parse_measured(target, body)

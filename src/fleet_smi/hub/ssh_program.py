@@ -8,11 +8,15 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from fleet_smi.errors import UsageError
+from fleet_smi.hub.async_timeout import timeout
 from fleet_smi.hub.ssh_config_copy import copy_system_config
 from fleet_smi.hub.ssh_hosts import SYSTEM_CONFIG, USER_CONFIG
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Options that the user's own ssh_config cannot override (the first value wins), for the hosts
 # and for the jump hosts before them: never prompt, never forward, never change known_hosts, and
@@ -75,7 +79,7 @@ class SshProgram:
         self._semaphore = asyncio.Semaphore(max_concurrent)
         self._persist_seconds = persist_seconds
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> "Self":
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-smi-", dir=_short_folder()))
         paths = [copy_system_config(path, self._folder) for path in self._includes]
         includes = "".join(f"  Include {_quote(path)}\n" for path in paths)
@@ -145,7 +149,7 @@ class SshProgram:
         assert child.stdin and child.stdout  # noqa: S101  # both are pipes
         body = bytearray()
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with timeout(self._timeout_seconds):
                 # ssh may have ended by now, as where nothing listens. Only uvloop notices before
                 # the first write, and raises.
                 if not child.stdin.is_closing():
@@ -175,7 +179,7 @@ class SshProgram:
             start_new_session=True,
         )
         try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
+            async with timeout(_CLOSE_SECONDS):
                 output, _ = await child.communicate()
         except TimeoutError:
             return None

@@ -1,9 +1,12 @@
 """A sample in the buffer: a snapshot that is encoded only when it is sent in full or stored."""
 
-from typing import Self
+from typing import TYPE_CHECKING
 
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.report import encode_snapshot
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class BufferedSample:
@@ -24,7 +27,7 @@ class BufferedSample:
         self._data: bytes | None = data
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot, expected_bytes: int) -> Self:
+    def from_snapshot(cls, snapshot: Snapshot, expected_bytes: int) -> "Self":
         """Return a sample that is not encoded yet."""
         sample = cls(snapshot.run_id, snapshot.sequence, b"")
         sample.snapshot, sample._data, sample.size_bytes = snapshot, None, expected_bytes

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import TYPE_CHECKING
 
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.errors import DeliveryError, NeedsFullReport, OutOfOrder, Throttled, Undecodable
@@ -10,6 +10,9 @@ from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.wire.compact import CompactReport
 from fleet_smi.wire.report import Receipt
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # A hub that hangs is left sooner than one that is alone.
 _TIMEOUT_SECONDS = 4.0
@@ -38,7 +41,7 @@ class FailoverSession:
         credentials: CredentialFile,
         join_token: str | None = None,
         fingerprint: str | None = None,
-    ) -> Self:
+    ) -> "Self":
         """Create the sessions for URLs that are separated by commas; they share a credential."""
         return cls(
             [

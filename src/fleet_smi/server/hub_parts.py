@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.config.value_types import OFF
+from fleet_smi.extras import require_extra
 from fleet_smi.fleet.delivery import Source
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.fleet.identity import NodeIdentities
@@ -115,6 +116,7 @@ def build_remote_writer(
     if settings.remote_write is None:
         return None
     # Here, because only some hubs need its libraries.
+    require_extra("remote-write", "hub.remote_write")
     from fleet_smi.hub.remote_write.writer import RemoteWriter
 
     writer = RemoteWriter(hub, settings, settings.remote_write, folder)

@@ -1,7 +1,7 @@
 """iCalendar (RFC 5545): reservations as a calendar that other programs subscribe to."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from fleet_smi.model.reservation import Reservation
 
@@ -57,7 +57,7 @@ def _text(value: str) -> str:
 
 
 def _utc(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y%m%dT%H%M%SZ}"
+    return f"{datetime.fromtimestamp(at, timezone.utc):%Y%m%dT%H%M%SZ}"
 
 
 def _fold(line: str) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ from fleet_smi.cli.systemd_units import (
 from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.config.layers import DEFAULT_ORIGIN, SettingsLayer
 from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.extras import require_extra
 from fleet_smi.node.bindings import systemd
 from fleet_smi.paths import SYSTEM_SETTINGS_FILE
 
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     scope = user_scope() if args.user else SYSTEM
     args.join = take_join_token(args)
     if args.action == "install":
+        if args.role == "hub":
+            require_extra("hub", "a hub")
         steps = list(install_steps(args, scope))
     else:
         steps = list(uninstall_steps(args.role, scope))

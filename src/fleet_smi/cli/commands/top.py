@@ -51,14 +51,8 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     feed = _feed(args)
     state = _state(args, is_local=_is_local(feed))
-    try:
-        from fleet_smi.terminal.top.app import TopApp
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("textual", "rich"):
-            raise
-        raise UsageError(
-            f"top needs Textual: {sys.executable} -m pip install 'fleet-smi[top]'"
-        ) from None
+    from fleet_smi.terminal.top.app import TopApp
+
     app = TopApp(
         feed,
         state,

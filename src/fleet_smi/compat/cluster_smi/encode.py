@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +18,7 @@ UNKNOWN_TOTAL_BYTES = 1
 _UNKNOWN_CELSIUS = -1  # as cluster-smi itself sends it
 _MAX_INT64 = 2**63 - 1  # clients decode into an int64 of Go
 _TICKS_PER_SECOND = 100
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ID_PREFIX_LENGTH = 8
 _MAX_SKEW_SECONDS = 60.0  # of a clock that is right: beyond it, fleet-smi warns of the clock
 
@@ -209,4 +209,4 @@ def _round(value: float | None) -> int:
 
 
 def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(max(0.0, seconds), UTC)
+    return datetime.fromtimestamp(max(0.0, seconds), timezone.utc)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import socket as sockets
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from fleet_smi.errors import Undecodable, Unreachable, UsageError
+from fleet_smi.extras import missing_extra
 from fleet_smi.failure_log import FailureLog
+from fleet_smi.hub.async_timeout import timeout
 
 if TYPE_CHECKING:
     import zmq
@@ -34,10 +35,7 @@ def import_zmq() -> Any:
     try:
         import zmq
     except ImportError:
-        raise UsageError(
-            "cluster-smi needs ZeroMQ, which is not installed: "
-            f"{sys.executable} -m pip install 'fleet-smi[zmq]'"
-        ) from None
+        raise missing_extra("zmq", "cluster-smi") from None
     return zmq
 
 
@@ -239,7 +237,7 @@ async def request(
         socket.send(payload, _NOBLOCK)
         loop.add_reader(descriptor, receive)
         receive()  # the reply may be there before the reader was added
-        async with asyncio.timeout(timeout_seconds):
+        async with timeout(timeout_seconds):
             frames = await response
     except TimeoutError:
         raise Unreachable(f"did not answer in {timeout_seconds:g} s") from None

@@ -21,7 +21,7 @@ from fleet_smi.config import Settings
 from fleet_smi.config.ip_addresses import remote_address
 from fleet_smi.errors import DeliveryError, Unreachable, UsageError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery, Source
-from fleet_smi.hub.sources.polling import ticks
+from fleet_smi.hub.sources.polling import run_together, ticks
 from fleet_smi.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class ClusterSmiSource:
     async def run(self, deliver: DeliverCallback) -> None:
         """Receive pushes and poll the routers, each at the interval, until cancelled."""
         with sockets.open_context() as context:
-            async with asyncio.TaskGroup() as group:
-                if self.port is not None:
-                    group.create_task(self.port.run(partial(self._receive, deliver)))
-                for router in self.targets:
-                    group.create_task(self._poll_forever(context, router, deliver))
+            receiving = (
+                () if self.port is None else (self.port.run(partial(self._receive, deliver)),)
+            )
+            polling = (self._poll_forever(context, router, deliver) for router in self.targets)
+            await run_together(*receiving, *polling)
 
     def _receive(self, deliver: DeliverCallback, socket: "Socket") -> None:
         body, address, connection = sockets.receive_single_frame(socket)

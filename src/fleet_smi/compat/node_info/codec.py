@@ -5,7 +5,7 @@ A node answers `POST /get-status` with its own status, and the main node `GET /g
 other clock; but a node whose `last_update` stays the same has stopped reading its GPUs.
 """
 
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, timezone, tzinfo
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, NamedTuple
 
@@ -191,7 +191,7 @@ def _main_entry(node: NodeView, now: float, zone: tzinfo | None) -> NodeStatus:
 
 
 def _status(machine: Snapshot | NodeView, at: float, zone: tzinfo | None) -> NodeStatus:
-    local = datetime.fromtimestamp(at, UTC).astimezone(zone).replace(tzinfo=None)
+    local = datetime.fromtimestamp(at, timezone.utc).astimezone(zone).replace(tzinfo=None)
     host = machine.host
     addresses = sorted(filter(_is_ipv4, host.addresses))
     return NodeStatus(

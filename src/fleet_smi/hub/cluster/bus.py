@@ -7,13 +7,13 @@ needs neither a disk nor JetStream.
 import asyncio
 import contextlib
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fleet_smi.config.ip_addresses import is_loopback
-from fleet_smi.errors import Unreachable, UsageError
+from fleet_smi.errors import Unreachable
+from fleet_smi.extras import missing_extra
 from fleet_smi.failure_log import FailureLog
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ class MessageBus:
         try:
             from nats.aio.client import Client
         except ImportError:
-            raise UsageError(
-                "a cluster needs nats-py, which is not installed: "
-                f"{sys.executable} -m pip install 'fleet-smi[cluster]'"
-            ) from None
+            raise missing_extra("cluster", "a cluster of hubs") from None
         self._client = Client()
         self._servers = list(servers)
         self._name = name

@@ -6,7 +6,6 @@ relies on hold for all hubs there.
 """
 
 import secrets
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from fleet_smi.config.settings import HubSettings
 from fleet_smi.errors import StateError, UsageError
+from fleet_smi.extras import missing_extra
 from fleet_smi.hub import database
 
 _SUFFIX = "_hub"
@@ -123,10 +123,7 @@ def _engine(url: str | None) -> Engine:
     except ArgumentError:
         raise UsageError("hub.history is not the URL of a database") from None
     except ImportError:
-        raise UsageError(
-            "a cluster needs psycopg, which is not installed: "
-            f"{sys.executable} -m pip install 'fleet-smi[cluster]'"
-        ) from None
+        raise missing_extra("cluster", "a cluster of hubs") from None
 
 
 def _use_schema(engine: Engine, schema: str) -> None:

@@ -6,17 +6,15 @@ threads.
 """
 
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
-from typing import Any
 
+from cramjam import snappy
 from msgspec import Struct
 
 from fleet_smi.config.settings import HubSettings
-from fleet_smi.errors import UsageError
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.hub.remote_write.buffer import RequestBuffer, WriteRequest
@@ -72,8 +70,7 @@ class RemoteWriter:
     """Sends the fleet of one hub to one receiver; begins with `run`."""
 
     def __init__(self, hub: Hub, settings: HubSettings, url: str, folder: Path) -> None:
-        """Raise `UsageError` where a library or a credential is missing."""
-        self._compress = _load_snappy()
+        """Raise `UsageError` where a credential is missing."""
         self._hub = hub
         self._settings = settings
         self._encoder = SeriesEncoder(settings.remote_write_labels)
@@ -163,7 +160,9 @@ class RemoteWriter:
     def _put(self, round_id: int, now: float, messages: Iterable[Message]) -> None:
         self._buffer.put(
             [
-                WriteRequest(round_id, now, message.samples, bytes(self._compress(message.body)))
+                WriteRequest(
+                    round_id, now, message.samples, bytes(snappy.compress_raw(message.body))
+                )
                 for message in messages
             ]
         )
@@ -177,14 +176,3 @@ class RemoteWriter:
             return {}
         password = self._settings.read_remote_write_password() or ""
         return {"Authorization": basic_credentials(user, password)}
-
-
-def _load_snappy() -> Callable[[bytes], Any]:
-    try:
-        from cramjam import snappy
-    except ImportError:
-        raise UsageError(
-            "hub.remote_write needs cramjam, which is not installed: "
-            f"{sys.executable} -m pip install 'fleet-smi[remote-write]'"
-        ) from None
-    return snappy.compress_raw

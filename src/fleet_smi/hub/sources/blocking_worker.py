@@ -10,6 +10,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from fleet_smi.hub.async_timeout import timeout
+
 _T = TypeVar("_T")
 
 
@@ -44,7 +46,7 @@ class BlockingWorker:
             self._thread.start()
         self._last = _Job(job)
         self._jobs.put(self._last)
-        async with asyncio.timeout(timeout_seconds):
+        async with timeout(timeout_seconds):
             result: _T = await self._last.future
             return result
 

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from fleet_smi.errors import DeliveryError
 from fleet_smi.fleet.delivery import DeliverCallback, Delivery
@@ -53,9 +54,21 @@ async def poll_on_interval(
             failure = DeliveryError(f"bug: {error!r}", target)
             return Delivery(source=source, target=target, result=failure)
 
-    async with asyncio.TaskGroup() as group:
-        for target in targets:
-            group.create_task(_poll_repeatedly(target, poll_guarded, deliver, interval_seconds))
+    await run_together(
+        *(_poll_repeatedly(target, poll_guarded, deliver, interval_seconds) for target in targets)
+    )
+
+
+async def run_together(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run all of them; if one fails, or this is cancelled, cancel the others and wait for them."""
+    # Not a TaskGroup: Python 3.10 has none, and `--ssh` runs there as well.
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _poll_repeatedly(

@@ -1,7 +1,7 @@
 """SVG charts of a report, each with the same in text: a mail program may drop the drawing."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from fleet_smi.model.fleet import State
 from fleet_smi.model.usage_report import HOUR_SECONDS, HourOfDay, share_percent
@@ -58,7 +58,8 @@ def daily_chart(gpu_seconds: Sequence[float], start: float) -> Html:
     """Return one bar per day of UTC, in which the hub stores daily sums."""
     first = int(start // _DAY_SECONDS)
     dates = [
-        datetime.fromtimestamp((first + day) * _DAY_SECONDS, UTC) for day in range(len(gpu_seconds))
+        datetime.fromtimestamp((first + day) * _DAY_SECONDS, timezone.utc)
+        for day in range(len(gpu_seconds))
     ]
     labels = [f"{date.day} {date:%b}" for date in dates]
     peak = max(range(len(gpu_seconds)), key=lambda day: gpu_seconds[day])

@@ -6,7 +6,6 @@ Commits to the file survive a crash of the hub immediately and a power loss afte
 
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from sqlalchemy.exc import (
 )
 
 from fleet_smi.errors import StateError, UsageError
+from fleet_smi.extras import missing_extra
 from fleet_smi.hub.database import CORRUPTION_CODES, SERVER_CONNECT_ARGS, sqlite_engine
 from fleet_smi.hub.history.storage import schema
 from fleet_smi.hub.history.storage.database_files import (
@@ -248,10 +248,7 @@ class HistoryStore:
         try:
             return create_engine(url, pool_pre_ping=True, connect_args=SERVER_CONNECT_ARGS, **pool)
         except ImportError:
-            raise UsageError(
-                "a PostgreSQL history needs psycopg, which is not installed: "
-                f"{sys.executable} -m pip install 'fleet-smi[postgres]'"
-            ) from None
+            raise missing_extra("postgres", "a history in PostgreSQL") from None
 
     def _set_up(self, connection: DBAPIConnection, _: object) -> None:
         for pragma in () if self._prepared else _FILE_PRAGMAS:

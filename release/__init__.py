@@ -1,0 +1,1 @@
+"""Scripts of a release: pinned requirements, and the files that are published."""
