@@ -14,6 +14,7 @@ import pytest
 import fleet_smi
 from fleet_smi import api
 from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.node.reader import Reader
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import SimulatedMachine, UserProcesses, wait_until
 
@@ -164,7 +165,9 @@ def test_it_works_with_more_open_files_than_select_allows() -> None:
 
 def test_a_forked_child_does_not_keep_the_reader_alive() -> None:
     fleet_smi.gpus()
-    child = api._machine.fleet()._sampler._reader._worker
+    reader = api._machine.fleet()._sampler._reader
+    assert isinstance(reader, Reader)
+    child = reader._worker
     assert child is not None
     copy = os.fork()
     if copy == 0:

@@ -58,7 +58,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    monkeypatch.setattr(vendor_programs, "_MORE_FOLDERS", ())
+    monkeypatch.setattr(vendor_programs, "MORE_FOLDERS", ())
     return programs
 
 
@@ -185,7 +185,7 @@ def test_a_program_is_found_on_path_and_where_rocm_installs_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert find_program("rocm_smi") is None
-    monkeypatch.setattr(vendor_programs, "_MORE_FOLDERS", (str(tmp_path / "rocm"),))
+    monkeypatch.setattr(vendor_programs, "MORE_FOLDERS", (str(tmp_path / "rocm"),))
     install_script(tmp_path / "rocm", "rocm-smi", "")
     assert find_program("rocm_smi") == str(tmp_path / "rocm" / "rocm-smi")
     install_script(folder, "rocm-smi", "")

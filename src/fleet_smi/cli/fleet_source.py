@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -48,8 +49,8 @@ class FleetSource(Protocol):
         """
 
 
-def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the mutually exclusive flags that select a fleet."""
+def add_fleet_arguments(parser: argparse.ArgumentParser, *, replay: bool = False) -> None:
+    """Add the mutually exclusive flags that select a fleet; `replay` also that of a capture."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--hub", metavar="URL", help="query this hub (default: client.hub)")
     group.add_argument("--ssh", metavar="HOST[,HOST]", help="read these over ssh; no hub needed")
@@ -57,6 +58,9 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
         "--dir", metavar="PATH", type=_folder_or_glob, help="read the reports in this folder"
     )
     group.add_argument("--here", action="store_true", help="this machine, even if a hub is set")
+    if replay:
+        text = "show a machine that `fleet-smi capture` has captured"
+        group.add_argument("--replay", metavar="FILE", help=text)
 
 
 def add_at_argument(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +86,7 @@ def _is_local(args: argparse.Namespace, *, own_hub: bool) -> bool:
     """Whether the command is about this machine alone."""
     if args.here:
         return True
-    if args.hub or args.ssh or args.dir:
+    if args.hub or args.ssh or args.dir or getattr(args, "replay", None):
         return False
     # Loading the settings costs start-up time: skip it where nothing can be set.
     if not (_VARIABLES & os.environ.keys() or paths.settings_files(os.environ)):
@@ -127,6 +131,8 @@ def select_fleet(
             reader.on_wait = None
         return open_local_fleet(reader, full=full, patient=patient)
     settings = _settings(args)
+    if getattr(args, "replay", None):
+        return _replayed(args.replay, settings)
     if args.ssh or args.dir:
         from fleet_smi.fleet.polled import PolledFleet
 
@@ -134,9 +140,20 @@ def select_fleet(
     return HubFleet(settings.thresholds, _client(settings, own_if_unnamed=own_hub))
 
 
+def _replayed(path: str, settings: "Settings") -> FleetSource:
+    """Return a captured machine; say so on stderr, beside whatever is printed."""
+    from fleet_smi.replay import ReplayFleet
+    from fleet_smi.terminal.view.formatting import to_local_time
+
+    fleet = ReplayFleet(path, settings.thresholds)
+    when = to_local_time(fleet.capture.taken_at)
+    print(f"fleet-smi: replay of {path}, captured {when:%Y-%m-%d %H:%M}", file=sys.stderr)
+    return fleet
+
+
 def _past_fleet(args: argparse.Namespace) -> FleetSource:
     """Return a hub's fleet at a time in the past."""
-    if args.here or args.ssh or args.dir:
+    if args.here or args.ssh or args.dir or getattr(args, "replay", None):
         raise UsageError("--at: only a hub keeps history: give --hub URL, or set client.hub")
     return HubFleet(_settings(args).thresholds, hub_client(args), args.at)
 

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "agent": "report this machine to a hub, a shared folder or a pipe",
     "ssh": "trust the host keys of nodes that are read over ssh",
     "doctor": "check this machine and suggest fixes",
+    "capture": "write what this machine's drivers and tools say, scrubbed, for a bug report",
     "migrate": "import the settings of gpustat-web, nvgpu, cluster-smi and others",
     "config": "show or check the settings, or write a settings file",
     "service": "install the agent or the hub as a systemd service",

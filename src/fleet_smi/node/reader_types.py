@@ -70,5 +70,26 @@ class ReaderWorker(Protocol):
         """Stop it as far as possible; return whether it is gone."""
 
 
+class SubjectReader(Protocol):
+    """Reads subjects for a sampler: a `Reader`, or one that replays a capture."""
+
+    def prefetch(self, requests: Sequence[ReadRequest]) -> None:
+        """Send requests without waiting; `read` with the same requests takes their results."""
+
+    def read(
+        self,
+        requests: Sequence[ReadRequest],
+        timeout_seconds: float | None,
+        total_timeout_seconds: float | None,
+    ) -> list[ReadResult]:
+        """Return one result per request."""
+
+    def detach(self) -> None:
+        """Release workers that belong to another process."""
+
+    def close(self) -> None:
+        """Stop the workers."""
+
+
 WaitListener = Callable[[str | None, float], None]
 """Receives what is waited for and the seconds so far; `None` when the waiting is over."""

@@ -17,6 +17,8 @@ BINDINGS: dict[str, str] = {
     **{entry.name: entry.binding for entry in COLLECTORS},
     # Read by `doctor` alone, and no part of a snapshot.
     "environment": "environment:read",
+    # Read by `capture` alone.
+    "tool_outputs": "tool_outputs:read",
 }
 """Subject -> `module:name` below `fleet_smi.node.bindings`."""
 

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from fleet_smi.model.snapshot import CollectorRun, Snapshot
 from fleet_smi.node.collector import SnapshotPart
 from fleet_smi.node.collectors import ALL_SUBJECTS
-from fleet_smi.node.reader import Deadlines, Reader
+from fleet_smi.node.reader import Deadlines
+from fleet_smi.node.reader_types import SubjectReader
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.snapshot_builder import SnapshotBuilder
+from fleet_smi.node.vendor_programs import FindProgram, find_program
 
 if TYPE_CHECKING:
     from fleet_smi.config.settings import NodeSettings
@@ -32,7 +34,7 @@ class Sampler:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: SubjectReader,
         *,
         root: str = "/",
         subjects: tuple[str, ...] = ALL_SUBJECTS,
@@ -42,8 +44,10 @@ class Sampler:
         run_id: str | None = None,
         labels: Mapping[str, str] | None = None,
         lease_dir: str | None = None,
+        find_program: FindProgram = find_program,
     ) -> None:
         self._reader = reader
+        self._find_program = find_program
         self._root = root
         self._subjects = subjects
         self._traffic = traffic
@@ -66,7 +70,12 @@ class Sampler:
     def sample(self, interval_seconds: float | None = None) -> Snapshot:
         """Take one snapshot; returns within the timeout or the deadlines, whatever happens."""
         builder = SnapshotBuilder(
-            self._reader, self._root, self._skipped, self._not_installed, patient=self._patient
+            self._reader,
+            self._root,
+            self._skipped,
+            self._not_installed,
+            self._find_program,
+            patient=self._patient,
         )
         builder.read(self._requests())
         if "nvidia" in self._subjects:

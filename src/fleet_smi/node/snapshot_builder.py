@@ -22,9 +22,16 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Snapshot
 from fleet_smi.node.collector import SnapshotPart, load_collector
 from fleet_smi.node.collectors import COLLECTORS
-from fleet_smi.node.reader import Reader, ReadResult
+from fleet_smi.node.reader import ReadResult
+from fleet_smi.node.reader_types import SubjectReader
 from fleet_smi.node.reader_worker import ReadRequest
-from fleet_smi.node.vendor_programs import FALLBACKS, fill_in, find_program, needs_program
+from fleet_smi.node.vendor_programs import (
+    FALLBACKS,
+    FindProgram,
+    fill_in,
+    find_program,
+    needs_program,
+)
 
 READ_TIMEOUT_SECONDS = 3.0
 """How long a sample waits for a subject that makes no progress, before it calls it slow."""
@@ -54,10 +61,11 @@ class SnapshotBuilder:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: SubjectReader,
         root: str,
         skipped: Mapping[str, CollectorRun],
         not_installed: set[str],
+        find_program: FindProgram = find_program,
         *,
         patient: bool = False,
     ) -> None:
@@ -70,6 +78,7 @@ class SnapshotBuilder:
         self._gpus: list[Gpu] = []
         self._runs: dict[str, CollectorRun] = dict(skipped)
         self._not_installed = not_installed
+        self._find_program = find_program
         self._failures: dict[str, CollectError] = {}
 
     def read(self, requests: list[ReadRequest]) -> bool:
@@ -145,7 +154,7 @@ class SnapshotBuilder:
         seconds = self._seconds_for_program()
         if program in self._runs or program in self._not_installed or not seconds:
             return False
-        path = find_program(program)
+        path = self._find_program(program)
         if path is None:
             self._not_installed.add(program)
             return False

@@ -5,7 +5,7 @@ and memory to root only.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -22,7 +22,8 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
 """Collector of the kernel's files -> collectors of programs, best first."""
 
 # A service does not always have ROCm on its PATH.
-_MORE_FOLDERS = ("/opt/rocm/bin",)
+MORE_FOLDERS = ("/opt/rocm/bin",)
+FindProgram = Callable[[str], str | None]
 # Never filled in from the program: identity, and what is never `None`.
 _NOT_FILLED = ("uuid", "uuid_is_made", "index", "vendor", "unread", "fault")
 
@@ -30,7 +31,7 @@ _NOT_FILLED = ("uuid", "uuid_is_made", "index", "vendor", "unread", "fault")
 def find_program(collector: str) -> str | None:
     """Return the path of the collector's program, `None` where it is not installed."""
     name = collector.replace("_", "-")
-    folders = [*os.environ.get("PATH", "").split(os.pathsep), *_MORE_FOLDERS]
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), *MORE_FOLDERS]
     paths = (f"{folder}/{name}" for folder in folders if folder)
     return next((path for path in paths if os.access(path, os.X_OK)), None)
 

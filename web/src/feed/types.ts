@@ -68,6 +68,13 @@ export interface Conflict {
   owners: string[];
 }
 
+export interface Diagnosis {
+  taken_at: number;
+  target: string;
+  gpus: number;
+  findings: SlowdownFinding[];
+}
+
 export interface ErrorBody {
   error: ErrorDetail;
 }
@@ -119,6 +126,14 @@ export interface FleetPage {
   summary: Summary | null;
   nodes: NodeView[];
   next: string | null;
+}
+
+export interface FleetSummary {
+  taken_at: number;
+  summary: Summary;
+  user: string | null;
+  mine: number | null;
+  mine_idle: number | null;
 }
 
 export interface Gap {
@@ -693,6 +708,14 @@ export interface SessionInfo {
   role: "admin" | "node" | "viewer";
   how: string;
   person: string | null;
+}
+
+export interface SlowdownFinding {
+  kind: "clock" | "host_cpu" | "host_memory" | "hot" | "link" | "low_load" | "memory_full" | "note" | "power_limit" | "processes" | "silent" | "state" | "straggler" | "throttled";
+  severity: "info" | "problem" | "warning";
+  node: string;
+  text: string;
+  gpu: string | null;
 }
 
 export interface StorageStatus {

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-v", "--why", action="store_true", help="explain why each GPU is offered or not")
     add("--json", action="store_true", help="offered and rejected GPUs, as JSON")
     fleet_source.add_at_argument(parser)
-    fleet_source.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser, replay=True)
     output.add_colour_arguments(parser)
 
 
@@ -104,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _hold(args: argparse.Namespace) -> int:
     """Lease the best free GPUs of this machine for a while, and print them."""
-    if args.hub or args.ssh or args.dir or args.at or args.ssh_line or args.json or args.why:
+    elsewhere = args.hub or args.ssh or args.dir or args.replay or args.at
+    if elsewhere or args.ssh_line or args.json or args.why:
         raise UsageError("--hold leases GPUs of this machine: without a hub, --ssh, --json or -v")
     from fleet_smi.cli import lease_holder
 

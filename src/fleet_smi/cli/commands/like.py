@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         allow_abbrev=False,
     )
     tool.add_arguments(parser)
-    fleet_source.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser, replay=True)
     try:
         code: int = tool.run(parse_command_line(parser, args.arguments))
     except UsageError as error:

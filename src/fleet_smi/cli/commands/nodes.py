@@ -26,7 +26,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the list and the subcommands that change a node."""
     parser.add_argument("--json", action="store_true", help="as JSON")
-    fleet_source.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser, replay=True)
     output.add_colour_arguments(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     remove = actions.add_parser("remove", help="remove a node, its data and its credential")

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="states",
         help="a colour per state, or classic: green is free, red is in use (states)",
     )
-    fleet_source.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser, replay=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _fleet(args: argparse.Namespace) -> fleet_source.FleetSource:
     """Return the selected fleet; by default, the nodes a hub with these settings would poll."""
-    if not (args.hub or args.ssh or args.dir or args.here):
+    if not (args.hub or args.ssh or args.dir or args.replay or args.here):
         from fleet_smi import config
         from fleet_smi.hub.sources import build_sources
 

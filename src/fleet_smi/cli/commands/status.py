@@ -31,6 +31,7 @@ EXAMPLES = """\
   fleet-smi --at 'yesterday 03:12'    at a time in the past, from a hub's history
   fleet-smi --ssh gpu01,gpu02    other machines, with nothing installed there
   fleet-smi --dir /nfs/gpu-status    reports that agents write to a shared folder
+  fleet-smi --format '{free}/{total}'    one line of numbers, for a prompt or tmux
 """
 _MAX_PENDING = 5
 _SORTS = ("index", "attention", "state", "util", "memory", "temperature", "power", "user")
@@ -51,14 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="everything, as JSON")
     form.add_argument("--csv", action="store_true", help="as CSV, one row per GPU")
-    if STATUS_FORMATS:
-        form.add_argument("--format", choices=STATUS_FORMATS, help="print like gpustat -cup")
+    text = "gpustat: print like gpustat -cup; else one line, like '{free}/{total}'"
+    form.add_argument("--format", metavar="TEXT", help=text)
     if STATUS_STYLES:
         form.add_argument("--style", choices=STATUS_STYLES, help="a boxed table like cluster-smi's")
     # The flags exist only while a format is registered, but `run` always reads them.
     parser.set_defaults(format=None, style=None)
     fleet_source.add_at_argument(parser)
-    fleet_source.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser, replay=True)
     output.add_colour_arguments(parser)
 
 
@@ -68,11 +69,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"-i {args.interval:g}: must be 0.1 to 86400 seconds")
     if args.interval is not None and args.at is not None:
         raise UsageError("-i and --at cannot be combined: the past does not change")
+    if args.format is not None and args.format not in STATUS_FORMATS:
+        return _print_line(args)
     is_interactive = not (args.json or args.csv)
     on_screen = is_interactive and output.is_screen()
     # On a screen the rest of the machine is shown while a driver is slow.
     fleet = fleet_source.select_fleet(args, full=args.json, own_hub=True, patient=not on_screen)
-    options = _view_options(args)
+    options = view_options(args)
     if args.interval is None:
         _print_once(args, fleet, options, on_screen=on_screen)
         fleet_source.require_answer(fleet)
@@ -85,6 +88,16 @@ def run(args: argparse.Namespace) -> int:
             interactive=is_interactive,
         )
     return 0
+
+
+def _print_line(args: argparse.Namespace) -> int:
+    """Print one line of numbers, as `--format` says."""
+    if "{" not in args.format:
+        known = ", ".join([*STATUS_FORMATS, "or a text with fields like '{free}/{total}'"])
+        raise UsageError(f"--format {args.format}: give {known}")
+    from fleet_smi.cli import status_line
+
+    return status_line.run(args)
 
 
 def _print_once(
@@ -134,7 +147,8 @@ def _polling(fleet: fleet_source.FleetSource) -> "AbstractContextManager[None]":
     return fleet.polling() if isinstance(fleet, PolledFleet) else nullcontext()
 
 
-def _view_options(args: argparse.Namespace) -> "ViewOptions":
+def view_options(args: argparse.Namespace) -> "ViewOptions":
+    """Return the filters and the order that the flags say."""
     from fleet_smi.model.view_options import ViewOptions, parse_node_pattern, parse_states
 
     return ViewOptions(

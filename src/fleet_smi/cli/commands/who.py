@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("user", nargs="?", help="only this user, with every process")
     parser.add_argument("--json", action="store_true", help="as JSON")
     fleet_source.add_at_argument(parser)
-    fleet_source.add_fleet_arguments(parser)
+    fleet_source.add_fleet_arguments(parser, replay=True)
     output.add_colour_arguments(parser)
 
 

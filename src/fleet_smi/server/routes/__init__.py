@@ -6,12 +6,14 @@ Modules are named, not imported; those of older systems are below `fleet_smi.com
 ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.fleet",
     "fleet_smi.server.routes.overview",
+    "fleet_smi.server.routes.summary",
     "fleet_smi.server.routes.filter",
     "fleet_smi.server.routes.nodes",
     "fleet_smi.server.routes.closings",
     "fleet_smi.server.routes.free",
     "fleet_smi.server.routes.queue",
     "fleet_smi.server.routes.people",
+    "fleet_smi.server.routes.diagnosis",
     "fleet_smi.server.routes.leases",
     # Before the bookings themselves, whose path has an id where this has "feed".
     "fleet_smi.server.routes.reservation_feed",
