@@ -119,6 +119,7 @@ def test_usage_says_to_the_minute_when_the_history_begins(past: Past) -> None:
     past.tell(BUSY, begins)
     past.tell(BUSY, begins + 10)
     past.history.tick(begins + 10)
+    wait_until(lambda: not past.writer.pending_batches())
     found = asyncio.run(past.answers.usages(begins - 86400, begins + 10, "user", daily=False))
     assert (found.start, found.history_begins) == (begins - 52 * 60, begins)
 
