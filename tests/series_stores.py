@@ -1,13 +1,16 @@
 """Real stores of series for tests: VictoriaMetrics and Prometheus, each in a temporary folder."""
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx
 import msgspec
+import pytest
 
 from tests.machines import require_program, wait_until
 from tests.ports import free_port
@@ -16,11 +19,27 @@ StoreKind = Literal["victoria-metrics", "prometheus"]
 KINDS: tuple[StoreKind, ...] = ("victoria-metrics", "prometheus")
 
 
-class SeriesStore:
-    """One server; it keeps its port and its data when it is started again."""
+# Where `tests/debian13.sh` puts newer ones than the system has.
+_NEWER = Path(sys.prefix) / "debian13"
 
-    def __init__(self, kind: StoreKind, folder: Path) -> None:
-        require_program(kind)
+
+class SeriesStore:
+    """One server; it keeps its port and its data when it is started again.
+
+    With `otlp` VictoriaMetrics receives OpenTelemetry metrics, which that of Debian 12 does not.
+    With `configuration` Prometheus scrapes and evaluates rules.
+    """
+
+    def __init__(
+        self,
+        kind: StoreKind,
+        folder: Path,
+        *,
+        otlp: bool = False,
+        configuration: str = "global: {}\n",
+    ) -> None:
+        self._program = _find_program(kind, otlp=otlp)
+        self._otlp = otlp
         folder.mkdir()
         self._kind = kind
         self._folder = folder
@@ -29,7 +48,8 @@ class SeriesStore:
         self._client = httpx.Client(verify=False, timeout=60)
         self.url = f"http://{self._address}"
         self.write_url = f"{self.url}/api/v1/write"
-        (folder / "prometheus.yml").write_text("global: {}\n")
+        self.otlp_url = f"{self.url}/opentelemetry/v1/metrics"
+        (folder / "prometheus.yml").write_text(configuration)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -60,6 +80,12 @@ class SeriesStore:
         found = msgspec.json.decode(answer.content)["data"]["result"]
         return [(each["metric"], float(each["value"][1])) for each in found]
 
+    def api(self, path: str) -> Any:
+        """The data of an answer of Prometheus's own API, like `rules`."""
+        answer = self._client.get(f"{self.url}/api/v1/{path}")
+        answer.raise_for_status()
+        return msgspec.json.decode(answer.content)["data"]
+
     def value(self, name: str, labels: Mapping[str, str], at: float | None = None) -> float | None:
         """The value of one series; `None` if it has none."""
         matchers = ",".join(f"{key}={_quoted(text)}" for key, text in labels.items())
@@ -70,18 +96,19 @@ class SeriesStore:
     def _command(self) -> list[str]:
         if self._kind == "prometheus":
             return [
-                "prometheus",
+                self._program,
                 f"--config.file={self._folder}/prometheus.yml",
                 f"--storage.tsdb.path={self._folder}/data",
                 f"--web.listen-address={self._address}",
                 "--web.enable-remote-write-receiver",
             ]
         return [
-            "victoria-metrics",
+            self._program,
             f"-storageDataPath={self._folder}/data",
             f"-httpListenAddr={self._address}",
             "-search.latencyOffset=0s",
             "-retentionPeriod=1",
+            *(["-opentelemetry.usePrometheusNaming"] if self._otlp else []),
         ]
 
     def _answers(self) -> bool:
@@ -92,14 +119,30 @@ class SeriesStore:
 
 
 @contextmanager
-def series_store(kind: StoreKind, folder: Path) -> Iterator[SeriesStore]:
+def series_store(kind: StoreKind, folder: Path, **options: Any) -> Iterator[SeriesStore]:
     """Run a store for the duration of the block."""
-    store = SeriesStore(kind, folder)
+    store = SeriesStore(kind, folder, **options)
     store.start()
     try:
         yield store
     finally:
         store.close()
+
+
+def _find_program(kind: StoreKind, *, otlp: bool) -> str:
+    newer = _NEWER / kind
+    if otlp and newer.exists():
+        return str(newer)
+    require_program(kind)
+    if otlp and "opentelemetry" not in _help(kind):
+        assert not os.environ.get("CI"), "no receiver of OpenTelemetry metrics"
+        pytest.skip("the VictoriaMetrics here cannot receive OpenTelemetry metrics")
+    return kind
+
+
+def _help(program: str) -> str:
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
 
 
 def _quoted(text: str) -> str:

@@ -20,6 +20,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     ),
     "mcp": ("mcp",),
     "nats": ("nats",),
+    "otlp": ("httpx", "opentelemetry"),
     "postgres": ("psycopg",),
     "remote-write": ("cramjam", "httpx"),
     "top": ("textual",),

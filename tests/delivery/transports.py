@@ -50,6 +50,7 @@ from fleet_smi.server.middleware import AllowedHosts
 from fleet_smi.server.rate_limit import AuthRateLimiter
 from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import SingleFlightCache
+from fleet_smi.wire.prometheus import OwnMetrics
 from fleet_smi.wire.report import encode_report_json
 from tests.delivery.fixed_response_server import FixedResponseServer
 from tests.delivery.source_runner import RecordedDeliveries, run_source
@@ -261,6 +262,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
             cache=SingleFlightCache(lambda: hub.version),
             summaries=NodeSummaries(hub.shown),
             problems=ProblemReport(folder, {}, time.time),
+            own_metrics=lambda: OwnMetrics(hub.counts()),
             queue=QueueKeeper(hub, QueueStore(engine), QueuePast(None), QueueLimits(10, 100)),
             closings=ClosingStore(engine),
             reservations=ReservationBook(engine, hub),

@@ -13,7 +13,8 @@ from prometheus_client.samples import Sample
 
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.safe_text import sanitize_text
-from fleet_smi.wire.prometheus import encode_metrics
+from fleet_smi.model.snapshot import Fault, Host
+from fleet_smi.wire.prometheus import OwnMetrics, encode_metrics
 from tests import golden
 from tests.terminal.samples import (
     busy_gpu,
@@ -34,7 +35,7 @@ COUNTS = {"reports_total": 42, "listeners": 3, "something_new": 1}
 
 
 def text(view: FleetView, counts: dict[str, float] | None = None) -> str:
-    return encode_metrics(view, counts or {}).decode()
+    return encode_metrics(view, OwnMetrics(counts or {}, {"disk"})).decode()
 
 
 def samples(view: FleetView, name: str) -> list[Sample]:
@@ -89,6 +90,31 @@ def test_video_engines_memory_temperature_and_energy_have_samples() -> None:
     assert values(view, "gpu_memory_temperature_celsius") == [71.0]
     assert values(view, "gpu_energy_joules_total") == [1.5e9]
     assert "# TYPE fleet_smi_gpu_energy_joules_total counter" in text(view)
+
+
+def test_a_slowdown_by_heat_and_one_by_hardware_are_told_apart_from_a_power_cap() -> None:
+    reasons = [("sw_power_cap",), ("sw_power_cap", "sw_thermal_slowdown"), ("hw_slowdown",), None]
+    cards = [
+        gpu(index, verdict("busy"), throttle_reasons=each) for index, each in enumerate(reasons)
+    ]
+    view = fleet(node("gpu01", *cards))
+    assert values(view, "gpu_thermal_slowdown") == [0, 1, 0]
+    assert values(view, "gpu_hardware_slowdown") == [0, 0, 1]
+
+
+def test_faults_pending_resets_versions_and_problems_are_labels_or_ones() -> None:
+    lost = gpu(0, verdict("broken"), fault=Fault(kind="lost", detail="fell off the bus"))
+    waits = gpu(1, verdict("free"), reset_pending="remapped rows")
+    host = Host(driver_version="590.48.01", cuda_version="13.1", kernel="6.8")
+    view = fleet(node("gpu01", lost, waits, host=host, agent_version="1.0"))
+    (fault,) = samples(view, "gpu_fault")
+    assert (fault.labels["fault"], fault.labels["gpu"], fault.value) == ("lost", "0", 1)
+    assert [each.labels["gpu"] for each in samples(view, "gpu_reset_pending")] == ["1"]
+    (info,) = samples(view, "node_info")
+    versions = {"driver": "590.48.01", "cuda": "13.1", "kernel": "6.8", "agent": "1.0"}
+    assert versions.items() <= info.labels.items()
+    problems = {each.labels["problem"]: each.value for each in samples(view, "hub_problem")}
+    assert (problems["disk"], problems["history"]) == (1, 0)
 
 
 def test_the_state_is_a_label() -> None:

@@ -144,6 +144,14 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     remote_write_labels: dict[str, str]
     remote_write_interval: float
     remote_write_buffer: int
+    otlp: str | None
+    otlp_token: str | None
+    otlp_token_file: str | None
+    otlp_user: str | None
+    otlp_header: str | None
+    otlp_attributes: dict[str, str]
+    otlp_interval: float
+    otlp_buffer: int
 
     def read_cluster_token(self) -> str | None:
         """The token that NATS requires; `None` if none is set."""
@@ -180,6 +188,10 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     def read_remote_write_password(self) -> str | None:
         """The password of `remote_write_user`; `None` if none is set."""
         return self.remote_write_password or _read_secret(self.remote_write_password_file)
+
+    def read_otlp_token(self) -> str | None:
+        """The token for the receiver of OpenTelemetry metrics; `None` if none is set."""
+        return self.otlp_token or _read_secret(self.otlp_token_file)
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from fleet_smi.config import value_types
 from fleet_smi.config.addresses import ListenAddress
+from fleet_smi.config.otlp_rows import OTLP_ROWS
 from fleet_smi.config.queue_rows import QUEUE_ROWS
 from fleet_smi.config.remote_write_rows import REMOTE_WRITE_ROWS
 from fleet_smi.config.setting_row import Setting, secret_rows
@@ -285,6 +286,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("hub", "currency", value_types.NAME, None, "the currency of that price", "EUR"),
     *REMOTE_WRITE_ROWS,
+    *OTLP_ROWS,
     Setting("client", "hub", value_types.URL, None, "the hub to use", "https://hub:7070"),
     *secret_rows("client", "token", "the token for the hub"),
     Setting("client", "fingerprint", value_types.FINGERPRINT, None, _PIN, f"sha256:{'0' * 64}"),

@@ -38,7 +38,9 @@ def format_value(setting: Setting, value: Any) -> Any:
 def to_toml_literal(plain: Any) -> str:
     """Return a plain value as TOML."""
     if isinstance(plain, dict):
-        pairs = ", ".join(f"{key} = {to_toml_literal(value)}" for key, value in plain.items())
+        # A name with a dot is quoted: TOML would read it as a table in a table.
+        names = {key: json.dumps(key) if "." in key else key for key in plain}
+        pairs = ", ".join(f"{names[key]} = {to_toml_literal(plain[key])}" for key in plain)
         return f"{{ {pairs} }}" if pairs else "{}"
     if isinstance(plain, list):
         return f"[{', '.join(map(to_toml_literal, plain))}]"

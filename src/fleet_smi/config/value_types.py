@@ -260,7 +260,7 @@ def _parse_item(read: Callable[[Any], Any], item: Any) -> Any:
         raise ValueError(f"{format_for_error(item)} {error}") from None
 
 
-def _labels(value: Any) -> dict[str, str]:
+def _labels(value: Any, signs: str = "-") -> dict[str, str]:
     if isinstance(value, str):
         pairs = (pair.partition("=") for pair in value.split(",") if pair.strip())
         value = {key.strip(): text.strip() for key, _, text in pairs}
@@ -268,13 +268,19 @@ def _labels(value: Any) -> dict[str, str]:
         raise TypeError('must be a table, like { rack = "a" }')
     if len(value) > _MAX_LABELS:
         raise ValueError(f"has more than {_MAX_LABELS} labels")
-    return {_label_name(key): _parse_item(_name, text) for key, text in value.items()}
+    return {_label_name(key, signs): _parse_item(_name, text) for key, text in value.items()}
 
 
-def _label_name(key: str) -> str:
-    if not (key.isascii() and key.replace("-", "_").isidentifier() and len(key) <= _MAX_NAME):
+def _label_name(key: str, signs: str) -> str:
+    plain = key.translate(dict.fromkeys(map(ord, signs), "_"))
+    if not (key.isascii() and plain.isidentifier() and len(key) <= _MAX_NAME):
         raise ValueError(f"{format_for_error(key)} is not a name for a label, like rack")
     return key
+
+
+def _attributes(value: Any) -> dict[str, str]:
+    """Labels whose names may have dots, as those of OpenTelemetry have."""
+    return _labels(value, ".-")
 
 
 def _series_labels(value: Any) -> dict[str, str]:
@@ -303,6 +309,7 @@ FOLDER = ValueType(_folder)
 SECRET = ValueType(_secret)
 PASSWORD = ValueType(_password)
 LABELS = ValueType(_labels, dict)
+ATTRIBUTES = ValueType(_attributes, dict)
 SERIES_LABELS = ValueType(_series_labels, dict)
 SITES = ValueType(_sites, dict)
 FINGERPRINTS = ValueType(_fingerprints, dict)

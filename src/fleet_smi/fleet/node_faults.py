@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from fleet_smi.failure_log import FailureLog
 
-Room = Literal["report", "view", "history", "stream", "checkpoint", "restore", "remote_write"]
+Room = Literal[
+    "report", "view", "history", "stream", "checkpoint", "restore", "remote_write", "otlp"
+]
 """The part of the hub in which a fault occurred."""
 _EFFECTS: dict[Room, str] = {
     "report": "its report could not be applied",
@@ -21,6 +23,7 @@ _EFFECTS: dict[Room, str] = {
     "checkpoint": "its state is not saved",
     "restore": "its saved state could not be restored",
     "remote_write": "its figures are not sent to the long-term store",
+    "otlp": "its figures are not sent to the OpenTelemetry receiver",
 }
 # Both bounded: ids of nodes and messages of errors come from outside.
 _MAX_FAULTS, _MAX_TRACEBACKS = 10_000, 100

@@ -14,6 +14,7 @@ _SUMMARIES: dict[ProblemKind, str] = {
     "nodes": "nodes cannot be saved; a restart of the hub would lose what is new",
     "credentials": "tokens and users cannot be read; those read before are used",
     "remote_write": "figures do not reach the long-term store; live data is not affected",
+    "otlp": "figures do not reach the OpenTelemetry receiver; live data is not affected",
     "cluster": "a part of the cluster cannot be seen; its nodes are shown as they were",
 }
 _REMEDIES: dict[ProblemKind, str] = {
@@ -22,6 +23,7 @@ _REMEDIES: dict[ProblemKind, str] = {
     "nodes": "free space on the disk of hub.state if it is full: the hub's log has more",
     "credentials": "check the disk of hub.state: the hub's log has more",
     "remote_write": "check hub.remote_write and its receiver: the hub's log has more",
+    "otlp": "check hub.otlp and its receiver: the hub's log has more",
     "cluster": "check NATS (hub.cluster), the network between the hubs, and their clocks",
 }
 
@@ -63,6 +65,10 @@ class ProblemReport:
     def current(self) -> tuple[HubProblem, ...]:
         """Return the problems of this moment."""
         return tuple(self._problems.values())
+
+    def current_kinds(self) -> frozenset[ProblemKind]:
+        """Return the kinds of the problems of this moment."""
+        return frozenset(self._problems)
 
     def _disk_error(self) -> str | None:
         try:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from fleet_smi.model.fleet import NodeView, Summary
 
-ProblemKind = Literal["disk", "history", "nodes", "credentials", "remote_write", "cluster"]
+ProblemKind = Literal["disk", "history", "nodes", "credentials", "remote_write", "otlp", "cluster"]
 
 
 class HubProblem(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 if TYPE_CHECKING:  # a hub does not load what only others need
     from fleet_smi.hub.cluster.link import ClusterLink
     from fleet_smi.hub.cluster.setup import ClusterSetup
-    from fleet_smi.hub.remote_write.writer import RemoteWriter
+    from fleet_smi.hub.metric_export.exporter import ExporterName, MetricExporter
 
 
 class HubParts(NamedTuple):
@@ -109,19 +109,26 @@ def build_queue(
     )
 
 
-def build_remote_writer(
+def build_exporters(
     stack: ExitStack, settings: HubSettings, hub: Hub, folder: Path
-) -> "RemoteWriter | None":
-    """Build the sender to a long-term store of series, `None` if there is none."""
-    if settings.remote_write is None:
-        return None
-    # Here, because only some hubs need its libraries.
-    require_extra("remote-write", "hub.remote_write")
-    from fleet_smi.hub.remote_write.writer import RemoteWriter
+) -> "dict[ExporterName, MetricExporter]":
+    """Build the senders to long-term stores of series, by name."""
+    # Imported here, because only some hubs need their libraries.
+    exporters: dict[ExporterName, MetricExporter] = {}
+    if settings.remote_write is not None:
+        require_extra("remote-write", "hub.remote_write")
+        from fleet_smi.hub.metric_export.remote_write import build_remote_writer
 
-    writer = RemoteWriter(hub, settings, settings.remote_write, folder)
-    stack.callback(writer.close)
-    return writer
+        writer = build_remote_writer(hub, settings, settings.remote_write, folder)
+        exporters["remote_write"] = writer
+        stack.callback(writer.close)
+    if settings.otlp is not None:
+        require_extra("otlp", "hub.otlp")
+        from fleet_smi.hub.metric_export.otlp import build_otlp_exporter
+
+        exporters["otlp"] = build_otlp_exporter(hub, settings, settings.otlp, folder)
+        stack.callback(exporters["otlp"].close)
+    return exporters
 
 
 def _options(settings: HubSettings, sites: Sites | None) -> dict[str, Any]:

@@ -42,9 +42,9 @@ from fleet_smi.server.certificate_reload import LiveCertificate, TlsFiles
 from fleet_smi.server.endpoint import cached_nodes
 from fleet_smi.server.hub_parts import (
     build_cluster_hub,
+    build_exporters,
     build_hub,
     build_queue,
-    build_remote_writer,
     open_cluster,
 )
 from fleet_smi.server.listeners import Listener, build_listeners
@@ -54,9 +54,11 @@ from fleet_smi.server.services import Services
 from fleet_smi.server.single_flight import SingleFlightCache
 from fleet_smi.server.tls import hub_certificate
 from fleet_smi.server.uvicorn_server import bind_sockets, serve
+from fleet_smi.wire.prometheus import OwnMetrics
 
 if TYPE_CHECKING:
     from fleet_smi.hub.cluster.link import ClusterLink
+    from fleet_smi.hub.metric_export.exporter import MetricExporter
 
 logger = logging.getLogger(__name__)
 _CREDENTIAL_REFRESH_SECONDS = 1.0
@@ -113,14 +115,16 @@ class HubServer:
             self.closings = ClosingStore(self._engine, self.hub.clock)
             self.hub.fleet.views.set_closings(self.closings.current)
             self.reservations = ReservationBook(self._engine, self.hub)
-            self.remote_writer = build_remote_writer(stack, settings, self.hub, self.state_folder)
+            self.exporters = build_exporters(stack, settings, self.hub, self.state_folder)
             self.problems = self._problem_report(parts.node_store)
+            for exporter in self.exporters.values():
+                exporter.own_metrics = self._own_metrics
             self._sockets = bind_sockets(settings.listen.host, settings.listen.port)
             for bound in self._sockets:
                 stack.callback(bound.close)
             self._app = self._build_app(settings)
             self.listeners = build_listeners(settings, self.hub)
-            others = sources, self._site_list, self.remote_writer, self._link, self.listeners
+            others = sources, self._site_list, self.exporters, self._link, self.listeners
             self._has_other_io = any(others)
             # The address file last: commands that find it can connect.
             self.url = self._url(settings.listen.host, socket.gethostname())
@@ -142,8 +146,8 @@ class HubServer:
             group.create_task(self.reservations.run())
             if self._renewed is not None:
                 group.create_task(self._renewed.watch())
-            if self.remote_writer is not None:
-                group.create_task(_run_listener("remote_write", self.remote_writer))
+            for exporter in self.exporters.values():
+                group.create_task(_run_listener(exporter.name, exporter))
             for site in self._site_list:
                 follower = SiteFollower(site, self.hub.sites, self.hub.clock)
                 group.create_task(follower.run())
@@ -190,15 +194,21 @@ class HubServer:
         )
 
     def _problem_report(self, node_store: NodeStore[NodeCheckpoint]) -> ProblemReport:
-        archive, remote_writer, link = self.archive, self.remote_writer, self._link
+        archive, exporters, link = self.archive, self.exporters, self._link
         errors: dict[ProblemKind, ReadError] = {
             "history": lambda: None if archive is None else archive.write_error,
             "nodes": lambda: node_store.last_error,
             "credentials": lambda: self.credentials.last_error,
-            "remote_write": lambda: None if remote_writer is None else remote_writer.error,
+            **{name: _error_of(each) for name, each in exporters.items()},
             "cluster": lambda: None if link is None else link.problem,
         }
         return ProblemReport(self.state_folder, errors, self.hub.clock)
+
+    def _own_metrics(self) -> OwnMetrics:
+        counts = dict(self.hub.counts())
+        for exporter in self.exporters.values():
+            counts |= exporter.counts()
+        return OwnMetrics(counts, self.problems.current_kinds())
 
     def _bind_warning(self, settings: HubSettings) -> str | None:
         return bind_warning(
@@ -244,7 +254,7 @@ class HubServer:
             queue=self.queue,
             closings=self.closings,
             reservations=self.reservations,
-            remote_writer=self.remote_writer,
+            own_metrics=self._own_metrics,
         )
         if services.history is not None:
             services.history.yield_to_reports = services.backpressure.yield_to_reports
@@ -288,6 +298,10 @@ class HubServer:
                 self._refresh_log.record_failure(error)
             else:
                 self._refresh_log.record_success()
+
+
+def _error_of(exporter: "MetricExporter") -> ReadError:
+    return lambda: exporter.error
 
 
 async def _run_listener(name: str, listener: Listener) -> None:

@@ -1,6 +1,6 @@
 """Dependency container: the services of one hub that route handlers work with."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec import Struct, field
 
@@ -18,9 +18,7 @@ from fleet_smi.server.auth import AccessControl
 from fleet_smi.server.backpressure import Backpressure
 from fleet_smi.server.request_activity import RequestActivity
 from fleet_smi.server.single_flight import SingleFlightCache
-
-if TYPE_CHECKING:
-    from fleet_smi.hub.remote_write.writer import RemoteWriter
+from fleet_smi.wire.prometheus import OwnMetrics
 
 
 class Services(Struct, frozen=True, kw_only=True):
@@ -47,6 +45,6 @@ class Services(Struct, frozen=True, kw_only=True):
     queue: QueueKeeper
     closings: ClosingStore
     reservations: ReservationBook
-    remote_writer: "RemoteWriter | None" = None
+    own_metrics: Callable[[], OwnMetrics]
     energy_price: float | None = None
     currency: str | None = None

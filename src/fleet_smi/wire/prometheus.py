@@ -4,23 +4,25 @@ The metrics of GPUs, MIG instances and nodes come from the registry in `model/fi
 file adds what is counted or judged rather than measured. What is not measured has no sample, and
 neither has any figure of a silent node: `fleet_smi_node_up` is 0 then and its GPUs are in the
 state `unknown`. A GPU has one sample of `fleet_smi_gpu_state`, always 1, whose label `state` says
-which. No label holds a pid or a command.
+which. A GPU with a fault also has one of `fleet_smi_gpu_fault`. No label holds a pid or a command.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from msgspec import Struct
 
 from fleet_smi.model.figures import GPU_FIGURES, NODE_FIGURES, FigureSpec, Unit
 from fleet_smi.model.fleet import STATES, FleetView, JudgedGpu, JudgedInstance, NodeView, Summary
+from fleet_smi.model.hub_problems import ProblemKind
 from fleet_smi.model.people import owners, people_in_view
 from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import Instance
 from fleet_smi.model.stream_payload_builder import unique_processes
+from fleet_smi.model.verdict.throttling import throttle_kind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_VALUE = 1e18  # comparing with it drops infinities and NaN, too
@@ -50,6 +52,13 @@ class Metric(Struct, frozen=True):
 Family = tuple[Metric, LabelledSubjects]
 
 
+class OwnMetrics(NamedTuple):
+    """What a hub publishes of itself: its counts, by name, and its current problems."""
+
+    counts: Mapping[str, float]
+    problems: Collection[ProblemKind] = ()
+
+
 class UserCounts(Protocol):
     """What is counted of a user."""
 
@@ -65,30 +74,33 @@ class UserCounts(Protocol):
 
 def encode_metrics(
     view: FleetView,
-    hub_metrics: Mapping[str, float],
+    own: OwnMetrics,
     groups: Collection[MetricGroup] = get_args(MetricGroup),
 ) -> bytes:
-    """Encode the fleet as one document; `hub_metrics` are the hub's own counts, by name.
+    """Encode the fleet as one document.
 
-    The whole fleet and the hub are always in it; of the rest, only these groups.
+    The whole fleet and the hub itself are always in it; of the rest, only these groups.
     """
     # By metric, not by GPU: the format requires that the samples of a metric are contiguous.
     users = people_in_view(view) if "users" in groups else ()
     lines: list[str] = []
     for metric, subjects in chain(
-        fleet_families(view.summary, hub_metrics, users), node_families(view.nodes, groups)
+        fleet_families(view.summary, own, users),
+        node_families(view.nodes, groups),
     ):
         lines += _lines(metric, subjects)
     return "\n".join([*lines, ""]).encode("utf-8", "replace")
 
 
 def fleet_families(
-    summary: Summary, hub_metrics: Mapping[str, float], users: Iterable[UserCounts]
+    summary: Summary, own: OwnMetrics, users: Iterable[UserCounts]
 ) -> Iterator[Family]:
     """The metrics of the whole fleet, of the hub itself and of users."""
     yield GPUS_BY_STATE, [(_label("state", state), getattr(summary, state)) for state in STATES]
     yield from _each(FLEET_METRICS, [("", summary)])
-    yield from _each(_hub_metrics(hub_metrics), [("", hub_metrics)])
+    yield from _each(_hub_metrics(own.counts), [("", own.counts)])
+    kinds = get_args(ProblemKind)
+    yield HUB_PROBLEM, [(_label("problem", kind), int(kind in own.problems)) for kind in kinds]
     yield from _each(USER_METRICS, [(_label("user", one.user), one) for one in users if one.seen])
 
 
@@ -100,6 +112,7 @@ def node_families(
     if "nodes" in groups:
         yield from _each(NODE_STATUS_METRICS, nodes)
         yield from _each(NODE_METRICS, [pair for pair in nodes if not pair[1].silent])
+        yield NODE_INFO, [(f"{labels},{_software(node)}", 1) for labels, node in nodes]
     # Only the state of a silent node's GPUs is published: their last figures are out of date.
     measured = _gpus([pair for pair in nodes if not pair[1].silent])
     gpus = measured + _gpus([pair for pair in nodes if pair[1].silent])
@@ -109,6 +122,7 @@ def node_families(
         yield from _each(INSTANCE_METRICS, _instances(measured))
     if "gpus" in groups:
         yield GPU_STATE, _states(gpus)
+        yield GPU_FAULT, _faults(measured)
     if "instances" in groups:
         yield INSTANCE_STATE, _states(_instances(gpus))
 
@@ -153,6 +167,23 @@ def _instances(gpus: LabelledSubjects) -> list[tuple[str, JudgedInstance]]:
 
 def _states(devices: LabelledSubjects) -> LabelledSubjects:
     return [(f'{labels},state="{device.verdict.state}"', 1) for labels, device in devices]
+
+
+def _faults(gpus: LabelledSubjects) -> LabelledSubjects:
+    return [
+        (f'{labels},fault="{gpu.fault.kind}"', 1) for labels, gpu in gpus if gpu.fault is not None
+    ]
+
+
+def _software(node: NodeView) -> str:
+    host = node.host
+    versions = {
+        "driver": host.driver_version,
+        "cuda": host.cuda_version,
+        "kernel": host.kernel,
+        "agent": node.agent_version,
+    }
+    return ",".join([_label(name, version) for name, version in versions.items()])
 
 
 def _node_labels(node: NodeView) -> str:
@@ -229,6 +260,18 @@ def _user_count(gpu: JudgedGpu) -> SampleValue:
     return None if (processes := unique_processes(gpu)) is None else len(owners(processes))
 
 
+def _is_slowed_down(*kinds: str) -> Callable[[JudgedGpu], SampleValue]:
+    def read(gpu: JudgedGpu) -> SampleValue:
+        reasons = gpu.throttle_reasons
+        return None if reasons is None else int(throttle_kind(reasons) in kinds)
+
+    return read
+
+
+def _reset_pending(gpu: JudgedGpu) -> SampleValue:
+    return None if gpu.reset_pending is None else 1
+
+
 def _itself(value: SampleValue) -> SampleValue:
     return value
 
@@ -244,7 +287,10 @@ HUB_HELP = {
     "history_spacing_seconds": "Seconds between recorded samples; 0: every report.",
 }
 GPUS_BY_STATE = _metric("gpus", _itself, "GPUs in each state.")
+HUB_PROBLEM = _metric("hub_problem", _itself, "1 while the hub has this problem, or 0.")
+NODE_INFO = _metric("node_info", _itself, "Always 1; the labels are versions.")
 GPU_STATE = _metric("gpu_state", _itself, "Always 1; the label is the state.")
+GPU_FAULT = _metric("gpu_fault", _itself, "1 while it has a fault; the label is its kind.")
 INSTANCE_STATE = _metric("mig_state", _itself, "Always 1; the label is the state.")
 
 FLEET_METRICS = (
@@ -267,6 +313,13 @@ NODE_METRICS = (
 GPU_METRICS = (
     *_figure_metrics("gpu_", GPU_FIGURES),
     _metric("gpu_throttle_reasons", _count_of("throttle_reasons"), "Active throttle reasons."),
+    _metric("gpu_thermal_slowdown", _is_slowed_down("thermal"), "1 while heat slows it down."),
+    _metric(
+        "gpu_hardware_slowdown",
+        _is_slowed_down("power brake", "hardware slowdown"),
+        "1 while a power brake or another fault slows it down.",
+    ),
+    _metric("gpu_reset_pending", _reset_pending, "1 while it waits for a reset."),
     _metric("gpu_processes", _process_count, "Number of processes."),
     _metric("gpu_users", _user_count, "Number of visible users."),
     _metric("gpu_idle_seconds", "verdict.idle_seconds", "Time its processes have been idle."),

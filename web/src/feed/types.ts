@@ -220,7 +220,7 @@ export interface Host {
 }
 
 export interface HubProblem {
-  kind: "cluster" | "credentials" | "disk" | "history" | "nodes" | "remote_write";
+  kind: "cluster" | "credentials" | "disk" | "history" | "nodes" | "otlp" | "remote_write";
   message: string;
   detail: string;
   remedy: string;

@@ -27,7 +27,8 @@ async def exposition(context: RequestContext) -> Response:
     async def encode() -> EncodedBody:
         view = await context.fleet_view()
         # Thousands of GPUs take a moment to encode: not on the event loop.
-        body = await run_in_query_thread(encode_metrics, view, _counts(context), groups)
+        own = context.services.own_metrics()
+        body = await run_in_query_thread(encode_metrics, view, own, groups)
         return await compress_body(body)
 
     # Several servers that scrape one hub share what is encoded.
@@ -36,11 +37,6 @@ async def exposition(context: RequestContext) -> Response:
     return await encoded_response(
         context, body, {"Vary": "Authorization, Cookie"}, media_type=CONTENT_TYPE
     )
-
-
-def _counts(context: RequestContext) -> dict[str, float]:
-    writer = context.services.remote_writer
-    return {**context.hub.counts(), **({} if writer is None else writer.counts())}
 
 
 def _parse_groups(text: str) -> frozenset[MetricGroup]:

@@ -1,4 +1,4 @@
-"""Remote writer: encodes the fleet round by round and passes it to the sender.
+"""Metric exporter: encodes the fleet round by round and passes it to the sender.
 
 A round covers every node once, in groups that are spread over the interval, so that there is no
 moment in which the whole fleet is encoded. Views are taken on the event loop, all else is done in
@@ -7,30 +7,50 @@ threads.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
 
-from cramjam import snappy
 from msgspec import Struct
 
-from fleet_smi.config.settings import HubSettings
 from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.metric_export.buffer import RequestBuffer, WriteRequest
+from fleet_smi.hub.metric_export.receiver import Receiver
+from fleet_smi.hub.metric_export.sender import Sender
 from fleet_smi.hub.query_threads import run_in_query_thread
-from fleet_smi.hub.remote_write.buffer import RequestBuffer, WriteRequest
-from fleet_smi.hub.remote_write.receiver import Receiver, basic_credentials
-from fleet_smi.hub.remote_write.sender import Sender
 from fleet_smi.model.fleet import NodeView, State, Summary
 from fleet_smi.model.people import HIDDEN_USER, node_holdings
 from fleet_smi.model.views import build_summary
-from fleet_smi.wire.prometheus import Family, fleet_families, node_families
-from fleet_smi.wire.remote_write import Message, SeriesEncoder
+from fleet_smi.wire.prometheus import Family, OwnMetrics, fleet_families, node_families
+from fleet_smi.wire.remote_write import Message
 
-FOLDER = "remote-write"
+ExporterName = Literal["remote_write", "otlp"]
 _NODES_PER_GROUP = 50
 _FLEET = ""
 """In place of a node id, for what belongs to the whole fleet."""
 _Faults = list[tuple[str, Exception]]
+
+
+class Encoder(Protocol):
+    """Encodes families of samples; in a round every node is encoded once, and the fleet itself."""
+
+    def encode(
+        self, families: Iterable[Family], node_ids: Iterable[str], at: float
+    ) -> list[Message]:
+        """Encode the samples of these nodes; the node id of the whole fleet is ""."""
+        ...
+
+    def end_round(self, node_ids: Iterable[str], at: float) -> list[Message]:
+        """End the series of all nodes but these, which are those of the round."""
+        ...
+
+
+class Format(NamedTuple):
+    """How an exporter encodes and compresses what it sends."""
+
+    encoder: Encoder
+    compress: Callable[[bytes], bytes]
 
 
 class _UserCounts(Struct):
@@ -59,24 +79,36 @@ class _Totals:
                 counts.gpus += 1
                 counts.idle_gpus += holding.idle
 
-    def families(self, hub_counts: Mapping[str, float]) -> Iterable[Family]:
-        return fleet_families(self._summary(), hub_counts, self._users.values())
+    def families(self, own: OwnMetrics) -> Iterable[Family]:
+        return fleet_families(self._summary(), own, self._users.values())
 
     def _summary(self) -> Summary:
         return build_summary(self._states, self._nodes, self._nodes_reporting)
 
 
-class RemoteWriter:
+class MetricExporter:
     """Sends the fleet of one hub to one receiver; begins with `run`."""
 
-    def __init__(self, hub: Hub, settings: HubSettings, url: str, folder: Path) -> None:
-        """Raise `UsageError` where a credential is missing."""
+    def __init__(
+        self,
+        name: ExporterName,
+        hub: Hub,
+        output: Format,
+        receiver: Receiver,
+        folder: Path,
+        *,
+        interval_seconds: float,
+        max_buffer_bytes: int,
+    ) -> None:
+        """`folder` is for what could not be sent yet."""
+        self.name = name
+        self.own_metrics: Callable[[], OwnMetrics] = lambda: OwnMetrics(self.counts())
+        """What is sent about the hub itself; the server adds what it knows."""
         self._hub = hub
-        self._settings = settings
-        self._encoder = SeriesEncoder(settings.remote_write_labels)
-        self._credentials()  # a file that cannot be read is an error at the start
-        self._buffer = RequestBuffer(folder / FOLDER, settings.remote_write_buffer)
-        self._sender = Sender(Receiver(url, self._credentials), self._buffer, clock=hub.clock)
+        self._encoder, self._compress = output
+        self._interval_seconds = interval_seconds
+        self._buffer = RequestBuffer(folder, max_buffer_bytes)
+        self._sender = Sender(receiver, self._buffer, name=name, clock=hub.clock)
 
     @property
     def error(self) -> str | None:
@@ -86,9 +118,9 @@ class RemoteWriter:
     def counts(self) -> Mapping[str, float]:
         """Counters for monitoring; the keys are names of metrics."""
         return {
-            "remote_write_samples_total": self._sender.samples_sent,
-            "remote_write_dropped_samples_total": self._sender.samples_dropped,
-            "remote_write_buffered_bytes": self._buffer.size_bytes,
+            f"{self.name}_samples_total": self._sender.samples_sent,
+            f"{self.name}_dropped_samples_total": self._sender.samples_dropped,
+            f"{self.name}_buffered_bytes": self._buffer.size_bytes,
         }
 
     async def run(self) -> None:
@@ -97,7 +129,7 @@ class RemoteWriter:
         due = loop.time()
         while True:
             await self._run_round(due)
-            due = max(due + self._settings.remote_write_interval, loop.time())
+            due = max(due + self._interval_seconds, loop.time())
             await asyncio.sleep(due - loop.time())
 
     def close(self) -> None:
@@ -110,17 +142,17 @@ class RemoteWriter:
         round_id, node_ids = round(hub.clock() * 1000), hub.fleet.node_ids
         groups = ceil(len(node_ids) / _NODES_PER_GROUP)
         for number in range(groups):
-            due = start + number * self._settings.remote_write_interval / groups
+            due = start + number * self._interval_seconds / groups
             await asyncio.sleep(due - loop.time())
             now, first = hub.clock(), number * _NODES_PER_GROUP
             group = node_ids[first : first + _NODES_PER_GROUP]
             views = [view for each in group if (view := hub.fleet.node(each, now)) is not None]
             faults = await run_in_query_thread(self._put_nodes, round_id, views, totals, now)
             for node_id, error in faults:
-                hub.fleet.faults.record("remote_write", node_id, error)
-        now, counts = hub.clock(), {**hub.counts(), **self.counts()}
-        with hub.fleet.faults.guard("remote_write"):
-            await run_in_query_thread(self._put_fleet, round_id, totals, counts, node_ids, now)
+                hub.fleet.faults.record(self.name, node_id, error)
+        now, own = hub.clock(), self.own_metrics()
+        with hub.fleet.faults.guard(self.name):
+            await run_in_query_thread(self._put_fleet, round_id, totals, own, node_ids, now)
 
     def _put_nodes(
         self, round_id: int, views: Sequence[NodeView], totals: _Totals, now: float
@@ -146,7 +178,7 @@ class RemoteWriter:
         self,
         round_id: int,
         totals: _Totals,
-        counts: Mapping[str, float],
+        own: OwnMetrics,
         node_ids: Sequence[str],
         now: float,
     ) -> None:
@@ -154,25 +186,13 @@ class RemoteWriter:
         self._put(
             round_id,
             now,
-            [*ended, *self._encoder.encode(totals.families(counts), [_FLEET], now)],
+            [*ended, *self._encoder.encode(totals.families(own), [_FLEET], now)],
         )
 
     def _put(self, round_id: int, now: float, messages: Iterable[Message]) -> None:
         self._buffer.put(
             [
-                WriteRequest(
-                    round_id, now, message.samples, bytes(snappy.compress_raw(message.body))
-                )
+                WriteRequest(round_id, now, message.samples, self._compress(message.body))
                 for message in messages
             ]
         )
-
-    def _credentials(self) -> Mapping[str, str]:
-        token = self._settings.read_remote_write_token()
-        if token is not None:
-            return {"Authorization": f"Bearer {token}"}
-        user = self._settings.remote_write_user
-        if user is None:
-            return {}
-        password = self._settings.read_remote_write_password() or ""
-        return {"Authorization": basic_credentials(user, password)}

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleet_smi.hub.remote_write.buffer import RequestBuffer, WriteRequest
+from fleet_smi.hub.metric_export.buffer import RequestBuffer, WriteRequest
 from tests.machines import small_disk
 
 BODY = bytes(1000)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from fleet_smi.errors import UsageError
-from fleet_smi.hub.remote_write.buffer import RequestBuffer, WriteRequest
-from fleet_smi.hub.remote_write.receiver import Receiver
-from fleet_smi.hub.remote_write.sender import MAX_PARALLEL, Sender
+from fleet_smi.hub.metric_export.buffer import RequestBuffer, WriteRequest
+from fleet_smi.hub.metric_export.receiver import HttpProtocol, Receiver
+from fleet_smi.hub.metric_export.remote_write import PROTOCOL
+from fleet_smi.hub.metric_export.sender import MAX_PARALLEL, Sender
 from tests.faulty_servers import SilentServer
 from tests.machines import wait_until
 
@@ -67,10 +68,12 @@ class ScriptedReceiver:
 class Sending:
     """A sender with its buffer, to one URL."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, protocol: HttpProtocol = PROTOCOL) -> None:
         self.buffer = RequestBuffer(folder / "buffer", 1 << 20)
         credentials = {"Authorization": f"Bearer {SECRET}"}
-        self.sender = Sender(Receiver(url, lambda: credentials), self.buffer, backoff_seconds=0.01)
+        self.sender = Sender(
+            Receiver(url, protocol, lambda: credentials), self.buffer, backoff_seconds=0.01
+        )
 
     def put(self, *times: int, round_id: int | None = None) -> None:
         self.buffer.put(

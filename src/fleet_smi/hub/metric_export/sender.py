@@ -1,4 +1,4 @@
-"""Sender of remote write: a thread that sends buffered requests, and retries with back-off.
+"""Sender of an exporter: a thread that sends buffered requests, and retries with back-off.
 
 Requests of one round have no series in common, so a few are sent at the same time; one round is
 sent before the next, because a receiver may refuse samples that are older than the last.
@@ -13,8 +13,8 @@ from math import inf
 
 from fleet_smi.errors import UsageError
 from fleet_smi.failure_log import FailureLog
-from fleet_smi.hub.remote_write.buffer import DroppedSamples, RequestBuffer, WriteRequest
-from fleet_smi.hub.remote_write.receiver import Receiver, Rejected, Unavailable
+from fleet_smi.hub.metric_export.buffer import DroppedSamples, RequestBuffer, WriteRequest
+from fleet_smi.hub.metric_export.receiver import Receiver, Rejected, Unavailable
 from fleet_smi.model.units import format_size
 
 logger = logging.getLogger(__name__)
@@ -34,10 +34,12 @@ class Sender:
         receiver: Receiver,
         buffer: RequestBuffer,
         *,
+        name: str = "remote_write",
         clock: Callable[[], float] = time.time,
         backoff_seconds: float = 1.0,
     ) -> None:
         self.samples_sent = self.samples_dropped = 0
+        self._name = name
         self._receiver = receiver
         self._buffer = buffer
         self._clock = clock
@@ -46,10 +48,10 @@ class Sender:
         self._last_error: str | None = None
         self._last_dropped: DroppedSamples | None = None
         self._dropped_at = -inf
-        self._log = FailureLog(logger, "remote_write")
+        self._log = FailureLog(logger, name)
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="remote-write", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @property
@@ -106,19 +108,23 @@ class Sender:
         try:
             self._receiver.send(request.body)
         except Rejected as error:
-            reason = str(error)
-            self._record_dropped(DroppedSamples(request.samples, request.at, request.at, reason))
+            rejected = request.samples if error.samples is None else error.samples
+            self._record_dropped(DroppedSamples(rejected, request.at, request.at, str(error)))
+            self._add_sent(request.samples - rejected)
         except (Unavailable, UsageError) as error:
             waits.append(self._wait_after(error))
             return
         except Exception as error:
-            logger.exception("remote write has a bug")
+            logger.exception("%s has a bug", self._name)
             reason = f"a bug: {error!r}"
             self._record_dropped(DroppedSamples(request.samples, request.at, request.at, reason))
         else:
-            with self._lock:
-                self.samples_sent += request.samples
+            self._add_sent(request.samples)
         self._buffer.done(request)
+
+    def _add_sent(self, samples: int) -> None:
+        with self._lock:
+            self.samples_sent += max(0, samples)
 
     def _wait_after(self, error: Exception) -> float:
         self._last_error = str(error)
@@ -141,7 +147,7 @@ class Sender:
                     dropped.reason,
                 )
             else:
-                logger.error("remote write: samples are lost: %s", dropped.reason)
+                logger.error("%s: samples are lost: %s", self._name, dropped.reason)
             self._last_dropped, self._dropped_at = dropped, self._clock()
 
 

@@ -68,8 +68,7 @@ def wait_until_sent(hub: ThreadedHub) -> None:
 
     Not by queries: VictoriaMetrics remembers for seconds that it has found no such series.
     """
-    writer = hub.server.remote_writer
-    assert writer is not None
+    writer = hub.server.exporters["remote_write"]
     sent = "remote_write_samples_total"
     enough = writer.counts()[sent] + 3 * hub.request("GET", "/metrics").body.count(b"\n")
     wait_until(lambda: writer.counts()[sent] > enough)

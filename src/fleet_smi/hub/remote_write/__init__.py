@@ -1,1 +1,0 @@
-"""Prometheus remote write: the figures of the fleet, sent to a long-term store of series."""
