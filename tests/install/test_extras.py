@@ -68,6 +68,7 @@ HUB_USES: dict[str, tuple[str, tuple[str, ...], dict[str, str]]] = {
     "zmq of hub": ("zmq", HUB, {"FLEET_SMI_HUB_CLUSTER_SMI_NODES": "9080"}),
     "postgres": ("postgres", HUB, {"FLEET_SMI_HUB_HISTORY": "postgresql://db/fleet"}),
     "remote-write": ("remote-write", HUB, {"FLEET_SMI_HUB_REMOTE_WRITE": "http://127.0.0.1:9/"}),
+    "otlp": ("otlp", HUB, {"FLEET_SMI_HUB_OTLP": "http://127.0.0.1:9/v1/metrics"}),
     "cluster": (
         "cluster",
         (*HUB, "--cluster", "nats://127.0.0.1:9"),
