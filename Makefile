@@ -18,7 +18,7 @@ TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:opens
 	nginx:nginx caddy:caddy curl:curl dbus-daemon:dbus victoria-metrics:victoria-metrics prometheus:prometheus \
 	nats-server:nats-server tmux:tmux
 # What runs in a hub only, on Python 3.11 and newer. All else is checked for 3.10 as well.
-NOT_LIGHT = fleet_smi/(server|simulation|cli/run_hub|hub/(?!sources/|async_timeout|file_hosts|http_|shared_folder|ssh_|state_folder))
+NOT_LIGHT = fleet_smi/(server|simulation|cli/(join_address|run_hub)|hub/(?!sources/|async_timeout|file_hosts|http_|shared_folder|ssh_|state_folder))
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
 
 run: .venv/run       ## a hub with this machine's GPUs, or with a simulated fleet where there are none

@@ -23,7 +23,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "otlp": ("httpx", "opentelemetry"),
     "postgres": ("psycopg",),
     "remote-write": ("cramjam", "httpx"),
-    "top": ("textual",),
+    "top": ("rich", "textual"),
     "zmq": ("zmq",),
 }
 """The extras of pyproject.toml and the modules of their packages; `all` and `cluster` join some."""

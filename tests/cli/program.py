@@ -1,11 +1,15 @@
 """Run `fleet-smi` as a subprocess, as a user does, and check its output and exit code."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+
+PYTHON = os.environ.get("FLEET_SMI_TEST_PYTHON", sys.executable)
+"""The interpreter that runs the command: another one shows how the light part does there."""
 
 
 def run_fleet_smi(
@@ -16,7 +20,7 @@ def run_fleet_smi(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; `command_prefix` runs it elsewhere, as in a namespace."""
     return subprocess.run(
-        [*command_prefix, sys.executable, "-m", "fleet_smi", *arguments],
+        [*command_prefix, PYTHON, "-m", "fleet_smi", *arguments],
         env=dict(env),
         capture_output=True,
         text=True,

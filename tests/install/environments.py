@@ -62,7 +62,7 @@ def require_python(version: str) -> str:
 
 
 def make_environment(lock: str, version: str = THIS_VERSION) -> str:
-    """The interpreter of an environment that has the packages of one lock file and no others."""
+    """The interpreter of an environment: this checkout and the packages of one lock file."""
     base, requirements = require_python(version), LOCKS / f"{lock}.txt"
     digest = sha256(f"{base}\0{requirements.read_text()}".encode()).hexdigest()[:12]
     folder = _FOLDER / f"{lock}-{version}-{digest}"
@@ -76,6 +76,8 @@ def make_environment(lock: str, version: str = THIS_VERSION) -> str:
             pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
             options = ("--disable-pip-version-check", "--require-hashes", "--no-deps")
             _run([*pip, *options, "-r", str(requirements)])
+            packages = folder / f"lib/python{version}/site-packages"
+            (packages / "fleet-smi.pth").write_text(f"{PROJECT / 'src'}\n")
             stamp.touch()
     return str(python)
 
@@ -85,13 +87,13 @@ def _run(command: list[str]) -> None:
     assert done.returncode == 0, f"{command}: {done.stderr}"
 
 
-def source_environment(**variables: str) -> dict[str, str]:
-    """The environment of a program that runs this checkout, whatever its interpreter has."""
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT / "src"), **variables}
-
-
 def main() -> None:
-    """Make every environment that this machine has an interpreter for."""
+    """Make every environment that this machine has an interpreter for; CI fetches the others."""
+    missing = [version for version in VERSIONS if find_python(version) is None]
+    if missing and os.environ.get("CI"):
+        # Where they cannot be had, their tests are skipped.
+        subprocess.run([sys.executable, "-m", "uv", "python", "install", *missing], check=False)
+        find_python.cache_clear()
     for version in filter(find_python, VERSIONS):
         make_environment("light", version)
     make_environment("hub")

@@ -1,5 +1,6 @@
 """Extras: what the light part does without them, and what each of them brings."""
 
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from fleet_smi.errors import UsageError
 from release.lock import FOLDER, LOCKS, pinned_versions
 from tests.cli.program import assert_error_line
 from tests.docs.pages import page, table_rows
-from tests.install.environments import PROJECT, THIS_VERSION, make_environment, source_environment
+from tests.install.environments import PROJECT, THIS_VERSION, make_environment
 
 HUB = ("hub", "--listen", "127.0.0.1:0")
 ARGUMENTS = {
@@ -30,11 +31,11 @@ ARGUMENTS = {
 def run_with(
     lock: str, *arguments: str, home: Path, python_version: str = THIS_VERSION, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run this checkout with nothing installed but the packages of a lock file."""
+    """Run the command with nothing installed but the packages of a lock file."""
     python = make_environment(lock, python_version)
     return subprocess.run(
         [python, "-m", "fleet_smi", *arguments],
-        env=source_environment(HOME=str(home), **variables),
+        env={"PATH": os.environ["PATH"], "HOME": str(home), **variables},
         capture_output=True,
         text=True,
         timeout=90,
@@ -48,7 +49,7 @@ def test_every_command_has_help_without_any_extra() -> None:
         "for name in COMMANDS: print(build_parser(name).format_help().splitlines()[0])"
     )
     command = [make_environment("light"), "-c", program]
-    done = subprocess.run(command, env=source_environment(), capture_output=True, check=True)
+    done = subprocess.run(command, capture_output=True, check=True)
     assert done.stdout.decode().count("usage: fleet-smi") == len(COMMANDS)
 
 

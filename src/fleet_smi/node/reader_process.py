@@ -19,6 +19,11 @@ _PR_SET_PDEATHSIG = 1
 _PIPE_BYTES = 1 << 16
 """As much as a pipe holds: one read empties it."""
 _KILL_GRACE_SECONDS = 0.2
+# Without the current folder, whose modules could be imported for ours. Python 3.10 has no -P.
+_WORKER_PROGRAM = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from fleet_smi.node.reader_worker import main; main()"
+)
 
 
 class ProcessWorker:
@@ -122,10 +127,9 @@ def _die_with_parent() -> None:
 def spawn_worker() -> ProcessWorker:
     """Start a worker as a program of its own: for a process with threads or with CUDA in it."""
     requests, results, progress = os.pipe(), os.pipe(), os.pipe()
-    # -P and no empty path: a module in the current folder must not be imported for one of ours.
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-P", "-m", "fleet_smi.node.reader_worker"],
+        [sys.executable, "-c", _WORKER_PROGRAM],
         {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, requests[0], 0),

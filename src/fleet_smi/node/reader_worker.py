@@ -153,6 +153,7 @@ def _write_all(pipe: int, data: bytes) -> None:
         data = data[os.write(pipe, data) :]
 
 
-if __name__ == "__main__":
+def main() -> NoReturn:
+    """Serve on the standard descriptors, as a program of its own."""
     # Copies: `serve` points the standard descriptors to /dev/null.
     serve(os.dup(0), os.dup(1), os.dup(2))
