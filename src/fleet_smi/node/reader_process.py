@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from fleet_smi.node.linux_only import require_linux
 from fleet_smi.node.reader_worker import RawResults, ReadRequest, serve
 
 _PR_SET_PDEATHSIG = 1
@@ -100,6 +101,7 @@ class ProcessWorker:
 
 def fork_worker() -> ProcessWorker:
     """Start a worker as a fork: cheap, for a process with one thread."""
+    require_linux()
     requests, results, progress = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -126,6 +128,7 @@ def _die_with_parent() -> None:
 
 def spawn_worker() -> ProcessWorker:
     """Start a worker as a program of its own: for a process with threads or with CUDA in it."""
+    require_linux()
     requests, results, progress = os.pipe(), os.pipe(), os.pipe()
     pid = os.posix_spawn(
         sys.executable,

@@ -13,6 +13,7 @@ from itertools import chain, repeat
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from fleet_smi.node.linux_only import require_linux
 from fleet_smi.node.reader import ReaderWorker
 from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.reader_worker import BindingRunner, RawResults, ReadRequest
@@ -76,6 +77,7 @@ def thread_then_process() -> Callable[[], ReaderWorker]:
     starters: Iterator[Callable[[], ReaderWorker]] = chain([ThreadWorker], repeat(spawn_worker))
 
     def start() -> ReaderWorker:
+        require_linux()
         return next(starters)()
 
     return start
