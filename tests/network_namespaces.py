@@ -25,6 +25,8 @@ class NetworkHost:
     def __init__(self, name: str, address: str, switch: str) -> None:
         self.name = name
         self.address = address
+        self.setup = ""
+        """Shell commands that each command on this host runs first, in mounts of its own."""
         self._switch = switch
         self._namespace = f"{switch}-{name}"
 
@@ -32,8 +34,13 @@ class NetworkHost:
     def command_prefix(self) -> tuple[str, ...]:
         """Return the prefix that runs a command on this host."""
         # By exec: the pid of the started process is that of the command, so signals reach it.
-        named = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name)
+        script = f'{self.setup}hostname "$0" && exec "$@"'
+        named = ("unshare", "--uts", "sh", "-c", script, self.name)
         return ("ip", "netns", "exec", self._namespace, *named)
+
+    def add_file(self, name: str, text: str) -> None:
+        """Replace a file of /etc on this host."""
+        (_NETNS_FILES / self._namespace / name).write_text(text)
 
     def create(self, hosts: str) -> None:
         """Create the namespace: its files, veth link, address and loopback."""
@@ -66,6 +73,12 @@ class NetworkHost:
                 yield
             finally:
                 _enter_network(Path(f"/proc/self/fd/{home.fileno()}"))
+
+    def kill_all(self) -> None:
+        """Kill its processes, of all users."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def pids(self) -> list[int]:
         """Return the pids of the processes in the namespace."""

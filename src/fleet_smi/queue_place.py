@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fleet_smi.client.hub import HubClient
-from fleet_smi.errors import DeliveryError, FleetError, NotFound, Throttled, Unmet
+from fleet_smi.errors import DeliveryError, FleetError, NotFound, Refused, Throttled, Unmet
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.queue.entries import QueueRequest
 from fleet_smi.model.queue.view import QueueRow
@@ -99,6 +99,22 @@ class QueuePlace:
             self._taken, self._heard_at = self._id, time.monotonic()
             self._id = None
 
+    def give_back(self, *, unreachable: bool) -> None:
+        """Say that what was taken could not be used; the request waits on, in its place."""
+        taken, self._taken = self._taken or self._id, None
+        if taken is None:
+            return
+        # Unless the hub says that it has ended, it is asked about as before.
+        self._id, self._heard_at = taken, -_CANCELLED_SECONDS
+        try:
+            self._client.keep_request(taken, declined=True, unreachable=unreachable)
+        except NotFound:
+            self._id = None
+        except FleetError:
+            return
+        else:
+            self._heard_at = time.monotonic()
+
     def finish(self) -> None:
         """Say that what was taken is given back: the hub may not have seen so short a job."""
         if self._taken is not None and time.monotonic() - self._heard_at < _SETTLE_SECONDS:
@@ -178,13 +194,17 @@ def take_offered(
 
 
 def wait_for_offer(
-    place: QueuePlace, timeout_seconds: float | None, show: "Callable[[str], None]"
+    place: QueuePlace,
+    timeout_seconds: float | None,
+    show: "Callable[[str], None]",
+    *,
+    has_answered: bool = False,
 ) -> QueueRow:
     """Wait in the queue until something is offered; raise `Unmet` at the timeout.
 
     A hub that has answered once and then does not is asked again and again.
     """
-    deadline, has_answered = Deadline(timeout_seconds), False
+    deadline, failures = Deadline(timeout_seconds), 0
     while True:
         pause = _RETRY_SECONDS
         try:
@@ -192,13 +212,17 @@ def wait_for_offer(
         except Unmet as error:
             reason = str(error)
             show(reason)
+        except Refused:
+            raise
         except DeliveryError as error:
             if not has_answered and not isinstance(error, Throttled):
                 raise
+            failures += 1
+            pause = min(pause, _POLL_SECONDS * failures)
             reason = f"{error}; trying again"
             show(reason)
         else:
-            has_answered, pause = True, _poll_seconds(row)
+            has_answered, failures, pause = True, 0, _poll_seconds(row)
             if row.offer is not None:
                 place.answer(taken=True)
                 return row

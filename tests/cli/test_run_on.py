@@ -47,14 +47,15 @@ class Nodes:
 
     def _start(self, name: str, driver: Path) -> None:
         scenario = self.folder / f"{name}.scenario"
-        Scenario(gpus=[SimGpu(), SimGpu()]).write(scenario)
+        uuids = [f"GPU-{name}-{index}" for index in range(2)]
+        Scenario(gpus=[SimGpu(uuid=uuid) for uuid in uuids]).write(scenario)
         env = scenario_env(driver, scenario) | {
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "FLEET_SMI_NODE_LEASE_DIR": str(self.leases(name)),
             "NODE": name,
         }
         self._network.add_host(name, self._network.start_server(env=env))
-        cards = [gpu(index, uuid=f"GPU-{name}-{index}") for index in range(2)]
+        cards = [gpu(index, uuid=uuid) for index, uuid in enumerate(uuids)]
         labels = {"rack": name[-1]}
         self.hub.join_and_report(snapshot_now(name, *cards, labels=labels))
 

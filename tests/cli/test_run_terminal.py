@@ -83,21 +83,44 @@ def python(code: str) -> str:
     return f"{sys.executable} -c '{code}'"
 
 
-def test_ctrl_c_reaches_the_command_once_and_its_exit_code_the_shell(shell: Shell) -> None:
-    count = (
-        "import signal, time, sys\n"
-        "got = []\n"
-        "signal.signal(signal.SIGINT, lambda *_: got.append(1))\n"
-        'print("up" + "!", flush=True)\n'
-        "while not got: time.sleep(0.01)\n"
-        "time.sleep(0.2)\n"
-        'print("interrupts", len(got))\n'
-        "sys.exit(5)"
-    )
-    shell.type(f"$RUN {python(count)}; echo code=$?\n")
-    shell.wait_for("up!")
-    shell.type("\x03")
-    assert "interrupts 1\r\n" in shell.wait_for("code=5\r\n")
+COUNT = (
+    "import os, signal, sys, time\n"
+    "got = []\n"
+    "for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):\n"
+    "    signal.signal(name, lambda number, _: got.append(number))\n"
+    'print("up" + "!", os.getppid(), flush=True)\n'
+    "while not got: time.sleep(0.01)\n"
+    "time.sleep(0.3)\n"
+    'print("got", len(got), flush=True)\n'
+    "sys.exit(5)"
+)
+"""Counts the signals that it gets, until 0.3 s after the first one."""
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1c"])
+def test_ctrl_c_reaches_the_command_once_and_its_exit_code_the_shell(
+    shell: Shell, key: str
+) -> None:
+    shell.type(f"$RUN {python(COUNT)}; echo code=$?\n")
+    shell.wait_for_number("up! ")
+    shell.type(key)
+    assert "got 1\r\n" in shell.wait_for("code=5\r\n")
+
+
+def test_a_signal_reaches_the_command_once_whether_it_is_sent_to_its_group_or_not(
+    shell: Shell,
+) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for send in (os.kill, os.killpg):
+            shell.type(f"$RUN {python(COUNT)}; echo code=$?\n")
+            # The supervisor, which is the leader of the group that the shell has made.
+            send(shell.wait_for_number("up! "), number)
+            assert "got 1\r\n" in shell.wait_for("code=5\r\n"), (send, number)
+    # As a shell does: `kill %1` is a signal to the group.
+    shell.type(f"$RUN {python(COUNT)} &\n")
+    shell.wait_for_number("up! ")
+    shell.type("kill %1; wait; echo ov''er\n")
+    assert "got 1\r\n" in shell.wait_for("over\r\n")
 
 
 def test_ctrl_c_ends_a_plain_command_as_the_shell_expects(shell: Shell, lease_dir: Path) -> None:

@@ -10,7 +10,8 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
@@ -32,26 +33,33 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 5.0
 _TICK_SECONDS = 60.0
 _CONNECT_SECONDS = 10
+_ALIVE_SECONDS, _ALIVE_COUNT = 30, 6
 _SSH_FAILED = 255
 # Exit codes that jobs do not use: beyond those of signals, below that of a failed ssh.
 _CODES = range(200, 250)
 _CONNECTED = ("Authenticated to", "Authentication succeeded", "mux_client_request_session")
+_NO_NEWS = ("debug", "OpenSSH_", "Authenticated to", "Transferred: ", "Bytes per second: ")
 
 
 def run_on(args: argparse.Namespace, options: "JobOptions") -> int:
     """Run the command on a node of `--on`; return its exit code, or end by its signal."""
     from fleet_smi import config
 
-    if args.gpu_ids is not None and (args.on == "any" or args.on.startswith("label:")):
+    if args.gpu_ids is not None and _has_choice(args.on):
         raise UsageError("--gpu-ids names GPUs of one machine: give --on NODE")
     settings = config.load(flags={"client.hub": args.hub})
+    from fleet_smi.node.bindings.job_process import end_like
+
     room = _Room(args, options)
-    for node in room.nodes():
-        result = _run_there(node, args, options, settings)
-        if isinstance(result, int):
-            return result
-        room.leave_out(node, for_good=result == "unreachable")
-    raise Unmet(room.reason)
+    with closing(room.nodes()) as nodes:
+        for node in nodes:
+            result = _run_there(node, args, options, settings)
+            if isinstance(result, int):
+                break
+            room.leave_out(node, for_good=result == "unreachable")
+        else:
+            raise Unmet(room.reason)
+    return end_like(result)
 
 
 class _Room:
@@ -79,22 +87,24 @@ class _Room:
         self.reason = "no node has room"
 
     def leave_out(self, node: "SshNode", *, for_good: bool) -> None:
-        """Offer other nodes until none is left, or for good where ssh cannot get there."""
+        """Offer other nodes: until none is left, or for good where ssh cannot get there."""
         self._left_out.add(node.node_id)
         if for_good:
             self._unreachable.add(node.node_id)
+            if not _has_choice(self._on):
+                raise Unmet(f"{node.node} has room, and cannot be used from here")
+        if self._place is not None:
+            self._place.give_back(unreachable=for_good)
 
-    def nodes(self) -> Iterator["SshNode"]:
+    def nodes(self) -> "Generator[SshNode, None, None]":
         """Yield a node with room; wait while there is none, at most as long as is allowed."""
         found = self._find()  # at first, to say at once that there is no such node or label
         try:
             while True:
-                # Another one at once, where the last could not be used; else in turn.
-                if self._place is not None and not self._left_out:
+                if self._place is not None:
                     found = self._wait_in_queue()
                 if found is not None:
                     yield found
-                    self._finish()
                 elif self._is_patient:
                     # Those that were left out may have room again.
                     self._left_out.clear()
@@ -103,24 +113,20 @@ class _Room:
                     self._deadline.pause(pause, self.reason)
                 else:
                     return
-                found = self._find()
+                if self._place is None:
+                    found = self._find()
         except Unmet as error:
             self.reason = str(error)
         finally:
-            self._finish()
             if self._place is not None:
+                self._place.finish()
                 self._place.leave()
 
-    def _finish(self) -> None:
-        """Say that the job there has ended, or could not begin."""
-        if self._place is not None:
-            self._place.finish()
-
     def _join(self, options: "JobOptions") -> "QueuePlace":
-        from fleet_smi.model.queue.entries import ANYWHERE, LABEL_PREFIX, NODE_PREFIX, QueueRequest
+        from fleet_smi.model.queue.entries import NODE_PREFIX, QueueRequest
         from fleet_smi.queue_place import QueuePlace
 
-        is_prefixed = self._on == ANYWHERE or self._on.startswith((LABEL_PREFIX, NODE_PREFIX))
+        is_prefixed = _has_choice(self._on) or self._on.startswith(NODE_PREFIX)
         wanted = QueueRequest(
             count=self._request.count,
             min_free_bytes=self._request.min_free_bytes,
@@ -129,6 +135,7 @@ class _Room:
             where=self._on if is_prefixed else f"{NODE_PREFIX}{self._on}",
             max_hours=options.max_hours,
             note=options.note,
+            kind="run",
         )
         return QueuePlace(self._hub, wanted)
 
@@ -138,16 +145,14 @@ class _Room:
         if self._place is None:
             return None
         try:
-            offer = wait_for_offer(self._place, self._deadline.left, self._messages).offer
+            return wait_for_offer(
+                self._place, self._deadline.left, self._messages, has_answered=self._is_patient
+            ).offer
         except (NotFound, Refused) as error:
             # A hub without a queue, or one that does not know who this is.
             say(f"not in the queue of the hub, only looking: {error}")
             self._place = None
             return self._find()
-        if offer is not None and offer.node_id in self._unreachable:
-            # The hub would offer it again and again.
-            raise Unmet(f"only {offer.node} has room, which cannot be used from here")
-        return offer
 
     def _find(self) -> "SshNode | None":
         """Return a node with room now, but none of those that were left out."""
@@ -165,6 +170,11 @@ class _Room:
             return offer.offered[0]
         self.reason = offer.unmet or "no node has room"
         return None
+
+
+def _has_choice(on: str) -> bool:
+    """Whether `--on` means more than one node."""
+    return on == "any" or on.startswith("label:")
 
 
 def _offering_client(args: argparse.Namespace) -> "tuple[HubClient, bool]":
@@ -187,11 +197,11 @@ def _run_there(
     options: "JobOptions",
     settings: "Settings",
 ) -> int | Literal["busy", "unreachable"]:
-    """Run the job on a node; return its exit code, or why it could not be started there."""
-    from fleet_smi.node.bindings.job_process import end_like, run_job
+    """Run the job on a node; return its wait status, or why it could not be started there."""
+    from fleet_smi.node.bindings.job_process import run_job
 
     unmet = random.choice(_CODES)  # noqa: S311  # no secret
-    script = _script(args, options, node.node, unmet)
+    script = _script(args, options, node, unmet)
     descriptor, log = tempfile.mkstemp(prefix="fleet-smi-ssh-")
     os.close(descriptor)
     say(f"on {node.node}")
@@ -206,14 +216,14 @@ def _run_there(
         Path(log).unlink(missing_ok=True)
     code = os.waitstatus_to_exitcode(status)
     for line in messages:
-        if not line.startswith(("debug", "OpenSSH_")):
+        if not line.startswith(_NO_NEWS):
             say(f"{node.node}: {line}")
     if code == unmet:
         return "busy"
     is_connected = any(word in line for line in messages for word in _CONNECTED)
     if code == unmet + 1 or (code == _SSH_FAILED and not is_connected):
         return "unreachable"
-    return end_like(status)
+    return status
 
 
 def _ssh_command(node: "SshNode", script: str, log: str, settings: "Settings") -> list[str]:
@@ -224,6 +234,13 @@ def _ssh_command(node: "SshNode", script: str, log: str, settings: "Settings") -
         "ssh",
         *(("-F", config) if config else ()),
         *("-o", f"ConnectTimeout={_CONNECT_SECONDS}"),
+        # A node that loses its power never says so.
+        *(
+            "-o",
+            f"ServerAliveInterval={_ALIVE_SECONDS}",
+            "-o",
+            f"ServerAliveCountMax={_ALIVE_COUNT}",
+        ),
         *("-v", "-E", log),  # whether it got there is said nowhere else
         terminal,
         "--",
@@ -232,15 +249,17 @@ def _ssh_command(node: "SshNode", script: str, log: str, settings: "Settings") -
     ]
 
 
-def _script(args: argparse.Namespace, options: "JobOptions", node: str, unmet: int) -> str:
+def _script(args: argparse.Namespace, options: "JobOptions", node: "SshNode", unmet: int) -> str:
     """Return the shell script that runs there; every word of the user is quoted."""
-    words = ["fleet-smi", "run", "--remote", str(unmet), *_flags(args, options)]
+    # What the queue offers are these GPUs, not others that are free there by chance.
+    offered = ",".join(getattr(node, "uuids", ())) or None
+    words = ["fleet-smi", "run", "--remote", str(unmet), *_flags(args, options, offered)]
     words += ["--", *options.command]
     # Where it is installed for one user, or where it is here; after what the PATH has there.
     more = f'"$HOME/.local/bin":{quote(os.path.dirname(os.path.abspath(sys.argv[0])))}'  # noqa: PTH100, PTH120
     return (
         f"d={quote(os.getcwd())}; "  # noqa: PTH109
-        f'fail() {{ echo fleet-smi: {quote(node)}: "$1" >&2; exit {unmet + 1}; }}; '
+        f'fail() {{ echo fleet-smi: {quote(node.node)}: "$1" >&2; exit {unmet + 1}; }}; '
         'cd -- "$d" 2>/dev/null || fail "there is no folder $d"; '
         f"PATH=$PATH:{more}; export PATH; "
         'command -v fleet-smi >/dev/null 2>&1 || fail "fleet-smi is not installed there"; '
@@ -248,14 +267,14 @@ def _script(args: argparse.Namespace, options: "JobOptions", node: str, unmet: i
     )
 
 
-def _flags(args: argparse.Namespace, options: "JobOptions") -> list[str]:
+def _flags(args: argparse.Namespace, options: "JobOptions", offered: str | None) -> list[str]:
     """Return the flags of `run` on the node."""
     values = {
         "--count": args.count,
         "--min-free": args.min_free,
         "--model": args.model,
         "--vendor": args.vendor,
-        "--gpu-ids": args.gpu_ids,
+        "--gpu-ids": args.gpu_ids or offered,
         "--max-hours": options.max_hours,
         "--note": options.note,
     }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.hub.queue.planning import Situation, expect_behind
+from fleet_smi.hub.queue.planning import Situation, expect_behind, plan_round
 from fleet_smi.model.fleet import NodeView, Verdict
 from fleet_smi.model.queue.bookings import booking_entries
 from fleet_smi.model.queue.entries import QueueEntry, QueueRequest
@@ -75,7 +75,43 @@ def test_who_never_takes_up_an_offer_leaves_the_queue_but_a_running_command_trie
     again = settle(runs, ROOM, expired=True)
     assert again is not None
     assert again.not_before == NOON + 300
-    assert decline(runs, NOON).not_before == NOON + 105
+    bound = replace(runs, request=QueueRequest(kind="run", uuids=("GPU-00000000",)))
+    assert decline(bound, NOON).not_before == NOON + 105
+
+
+def test_a_request_whose_node_could_not_be_used_gets_another_one_at_once_in_its_place() -> None:
+    nodes = (node("gpu01", gpu(0)), node("gpu02", gpu(1)))
+    taken = entry(1, "alice", kind="run", offer=offer("GPU-00000000"), taken_at=NOON)
+    again = decline(taken, NOON, unreachable=True)
+    assert (again.arrived_at, again.taken_at, again.lapses) == (taken.arrived_at, None, 0)
+
+    def planned(one: QueueEntry, now: float) -> str:
+        situation = Situation(nodes, DEFAULT_THRESHOLDS, None, PastJobs(()), now)
+        never = plan_round(
+            [one, entry(2, "bob")], situation, {}, _never, _never, with_estimates=False
+        )
+        (decision,) = [each for each in never.decisions if each.entry.id == one.id]
+        return describe_wait(decision) if decision.place is None else decision.place.node
+
+    assert planned(again, NOON) == "gpu02"
+    both = decline(replace(again, offer=offer("GPU-00000001", node="gpu02")), NOON)
+    assert planned(both, NOON).startswith("no other node that reports now has such a GPU")
+    # Somebody was faster there: that is over soon. One that ssh cannot reach is left out longer.
+    assert planned(both, NOON + 60) == "gpu02"
+    assert planned(both, NOON + 7200) == "gpu01"
+
+
+def test_what_was_offered_counts_as_use_before_the_node_reports_it() -> None:
+    nodes = (node("gpu01", gpu(0), gpu(1)),)
+    has = entry(1, "alice", kind="run", offer=offer("GPU-00000000"), taken_at=NOON)
+    situation = Situation(nodes, DEFAULT_THRESHOLDS, None, PastJobs(()), NOON)
+    entries = [has, entry(2, "alice"), entry(3, "bob")]
+    planned = plan_round(entries, situation, {}, _never, _never, with_estimates=False)
+    assert [each.entry.person for each in planned.decisions] == ["bob", "alice"]
+
+
+def _never(_: QueueEntry) -> bool:
+    return False
 
 
 def test_an_offer_of_a_node_that_vanished_is_withdrawn_and_the_request_waits_on() -> None:

@@ -111,7 +111,10 @@ class QueueKeeper:
     async def ready(self) -> None:
         """Wait until the queue is read and planned for the first time."""
         if not self._is_planned:
-            await self.plan()
+            async with self._lock:
+                # Others may have waited for the same round.
+                if not self._is_planned:
+                    await self._plan()
 
     async def hear(self, entry_id: str) -> None:
         """Note that a request is still wanted."""
@@ -135,11 +138,11 @@ class QueueKeeper:
             return
         await self._save(replace(entry, taken_at=self._hub.clock()))
 
-    async def decline(self, entry_id: str) -> None:
-        """Note that an offer could not be taken up; after a moment there may be another."""
+    async def decline(self, entry_id: str, *, unreachable: bool = False) -> None:
+        """Note that an offer could not be taken up; on another node there may be one at once."""
         entry = self.entry(entry_id)
         if entry.offer is not None:
-            await self._save(decline(entry, self._hub.clock()))
+            await self._save(decline(entry, self._hub.clock(), unreachable=unreachable))
 
     async def change(
         self,
@@ -167,10 +170,13 @@ class QueueKeeper:
         return found
 
     def row(self, entry_id: str, person: str | None) -> QueueRow:
-        """One row of the queue; raise `NotFound` if there is none of this id."""
+        """One row of the queue; raise `NotFound` if there is none of this id.
+
+        Raise `Unmet` if it has not been planned yet.
+        """
         found = self._row(self.entry(entry_id), self._hub.clock(), person)
         if found is None:
-            raise NotFound("this request has not been planned yet: try again")
+            raise Unmet("this request has not been planned yet: try again")
         return found
 
     def view(self, person: str | None) -> QueueView:
@@ -245,7 +251,6 @@ class QueueKeeper:
 
     async def _plan(self) -> None:
         await self._read()
-        self._is_planned = True
         if not self._entries:
             self._set_round(Round([], [], [], [], {}))
             return
@@ -276,7 +281,7 @@ class QueueKeeper:
         self._set_round(planned)
 
     def _set_round(self, planned: Round) -> None:
-        self._round, self._places = planned, {}
+        self._round, self._places, self._is_planned = planned, {}, True
         for number, decision in enumerate(planned.decisions):
             entry = self._entries.get(decision.entry.id)
             if entry is not None and entry.offer is None:

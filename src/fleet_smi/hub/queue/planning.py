@@ -67,7 +67,7 @@ def plan_round(
     survey = Survey(situation.nodes, situation.thresholds)
     occupants = {each.node.node_id: node_occupants(each, now) for each in situation.nodes}
     settled = settle_offers(entries, survey.rooms, occupants, is_gone, is_expired, now)
-    hours = _use_hours(situation, occupants)
+    hours = _use_hours(situation, occupants, settled.entries)
 
     def find_start(entry: QueueEntry) -> float | None:
         return expected.get(entry.id, UNKNOWN).not_before
@@ -76,7 +76,7 @@ def plan_round(
     decisions = plan_queue(
         [*settled.entries, *bookings],
         hours,
-        lambda each: survey.places(each.request),
+        lambda each: _places(each, survey, now),
         now,
         find_start,
     )
@@ -97,12 +97,30 @@ def plan_round(
     )
 
 
-def _use_hours(situation: Situation, occupants: Occupants) -> dict[str, float]:
+def _use_hours(
+    situation: Situation, occupants: Occupants, entries: Sequence[QueueEntry]
+) -> dict[str, float]:
     maps = list(occupants.values())
     use = situation.use
     if use is None:  # without a history, what people hold now is all that is known
         use = PastUse(held_hours(maps, situation.now), situation.now)
-    return use.hours(situation.now, held_gpus(maps))
+    held = held_gpus(maps)
+    for entry in entries:
+        if entry.offer is not None:
+            # Theirs, although the node does not report it yet.
+            there = occupants.get(entry.offer.node_id, {})
+            unseen = sum([uuid not in there for uuid in entry.offer.uuids])
+            held[entry.person] = held.get(entry.person, 0.0) + unseen
+    return use.hours(situation.now, held)
+
+
+def _places(entry: QueueEntry, survey: Survey, now: float) -> Sequence[Place]:
+    """Return where a request could be met, without the nodes that its asker could not use."""
+    places = survey.places(entry.request)
+    if not entry.avoid:
+        return places
+    avoided = {node_id for node_id, until in entry.avoid if until > now}
+    return [place for place in places if place.node_id not in avoided]
 
 
 def _offered(decision: Decision, survey: Survey, now: float) -> QueueEntry:
@@ -152,7 +170,7 @@ def _estimates(
     ahead: list[tuple[frozenset[str], int]] = []
     for decision in waiting[:_MAX_ESTIMATES]:
         request, person = decision.entry.request, decision.entry.person
-        places = survey.places(request)
+        places = _places(decision.entry, survey, situation.now)
         nodes = frozenset([place.node_id for place in places])
         before = sum([count for others, count in ahead if not nodes.isdisjoint(others)])
         ahead.append((nodes, request.count))

@@ -33,6 +33,7 @@ class _State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     taken_at: float | None = None
     lapses: int = 0
     not_before: float = 0.0
+    avoid: tuple[tuple[str, float], ...] = ()
 
 
 class QueueStore:
@@ -113,6 +114,7 @@ class QueueStore:
                     taken_at=state.taken_at,
                     lapses=state.lapses,
                     not_before=state.not_before,
+                    avoid=state.avoid,
                 )
             )
         return found
@@ -140,5 +142,6 @@ def _encode_state(entry: QueueEntry) -> str:
         taken_at=entry.taken_at,
         lapses=entry.lapses,
         not_before=entry.not_before,
+        avoid=entry.avoid,
     )
     return msgspec.json.encode(state).decode()

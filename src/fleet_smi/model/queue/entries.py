@@ -63,7 +63,8 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     """A request in the queue, as it is stored.
 
     `seen_at` is when its asker was last heard of. `lapses` counts the offers that were not taken
-    up, and until `not_before` it gets no other. `taken_at` is set once it has been met.
+    up, and until `not_before` it gets no other. `taken_at` is set once it has been met. `avoid` has
+    the ids of nodes that its asker could not use, each with the time until which it is left out.
     """
 
     id: str
@@ -76,6 +77,7 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     taken_at: float | None = None
     lapses: int = 0
     not_before: float = 0.0
+    avoid: tuple[tuple[str, float], ...] = ()
 
 
 Shape = tuple[int, str | None, Vendor | None, str, tuple[str, ...]]

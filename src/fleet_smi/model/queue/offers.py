@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fleet_smi.model.queue.entries import QueueEntry
+from fleet_smi.model.queue.entries import NODE_PREFIX, QueueEntry
 from fleet_smi.model.queue.occupants import GpuOccupant
 from fleet_smi.model.queue.places import Room
 
@@ -15,6 +15,8 @@ _LAPSE_PAUSE_SECONDS = 30.0
 _DECLINED_PAUSE_SECONDS = 5.0
 _MAX_PAUSE_SECONDS = 300.0
 _MAX_LAPSES = 3
+_FULL_SECONDS, _UNREACHABLE_SECONDS = 30.0, 3600.0
+_MAX_AVOIDED = 64
 
 
 class Settled(NamedTuple):
@@ -89,8 +91,18 @@ def lapse(entry: QueueEntry, now: float) -> QueueEntry | None:
     return replace(entry, offer=None, lapses=lapses, not_before=now + pause)
 
 
-def decline(entry: QueueEntry, now: float) -> QueueEntry:
-    """Return the request after its asker could not take what was offered."""
+def decline(entry: QueueEntry, now: float, *, unreachable: bool = False) -> QueueEntry:
+    """Return the request after its asker could not take what was offered.
+
+    A request that may be met on several nodes gets another one at once, where there is room.
+    """
+    request = entry.request
+    is_bound = bool(request.uuids) or request.where.startswith(NODE_PREFIX)
+    if entry.offer is not None and not is_bound:
+        pause = _UNREACHABLE_SECONDS if unreachable else _FULL_SECONDS
+        known = [each for each in entry.avoid if each[1] > now and each[0] != entry.offer.node_id]
+        avoid = (*known[-_MAX_AVOIDED:], (entry.offer.node_id, now + pause))
+        return replace(entry, offer=None, taken_at=None, avoid=avoid)
     lapses = entry.lapses + 1
     pause = min(_DECLINED_PAUSE_SECONDS * lapses, _MAX_PAUSE_SECONDS)
-    return replace(entry, offer=None, lapses=lapses, not_before=now + pause)
+    return replace(entry, offer=None, taken_at=None, lapses=lapses, not_before=now + pause)

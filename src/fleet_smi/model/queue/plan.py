@@ -144,7 +144,9 @@ def _decide(
 ) -> Decision:
     count, shape = entry.request.count, shape_of(entry.request)
     # What was not possible for another request of this shape is not possible for a larger one.
-    is_plain = entry.request.max_hours is None and entry.person not in line.special
+    is_plain = (
+        entry.request.max_hours is None and entry.person not in line.special and not entry.avoid
+    )
     best: tuple[tuple[int, int], Place, list[str]] | None = None
     waits = entry.not_before > now
     if not waits and not (is_plain and count >= hopeless.get(shape, count + 1)):
@@ -202,7 +204,7 @@ def _blocked(entry: QueueEntry, used: float, places: Sequence[Place], line: _Lin
 
 def _find_nearest(entry: QueueEntry, places: Sequence[Place], line: _Line) -> _Nearest:
     """Return the node where the fewest GPUs are missing, and those that are free there."""
-    count, is_plain = entry.request.count, entry.person not in line.special
+    count, is_plain = entry.request.count, entry.person not in line.special and not entry.avoid
     key = shape_of(entry.request), count
     if is_plain and key in line.nearest:
         return line.nearest[key]

@@ -70,7 +70,8 @@ def _supply(decision: Decision) -> str:
     count, place = decision.entry.request.count, decision.place
     if place is None:
         what = "such a GPU" if count == 1 else f"{count} such GPUs"
-        return f"no node that reports now has {what}"
+        other = "other " if decision.entry.avoid else ""
+        return f"no {other}node that reports now has {what}"
     on = "" if decision.entry.request.where.startswith(NODE_PREFIX) else f" on {place.node}"
     others = []
     if decision.kept:

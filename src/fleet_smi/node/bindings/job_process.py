@@ -2,7 +2,7 @@
 
 The job stays in the process group of its supervisor, so the terminal sends Ctrl-C, Ctrl-Z and
 changes of size to both. The supervisor takes none of them: it passes on only what another process
-sent to it alone, stops when the job stops, and ends as the job ends.
+sent to it alone (see `group_witness.py`), stops when the job stops, and ends as the job ends.
 """
 
 import errno
@@ -10,6 +10,8 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from typing import NoReturn
+
+from fleet_smi.node.bindings.group_witness import GroupWitness
 
 _FROM_KERNEL = 0x80  # SI_KERNEL: the terminal sent it, to the whole process group
 _PASSED_ON = (
@@ -40,10 +42,12 @@ def run_job(
     Raise `OSError` where it cannot be started.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+    witness = GroupWitness(_PASSED_ON)
     try:
         pid = _start(command, environment, mask)
-        return _supervise(pid, tick, tick_seconds)
+        return _supervise(pid, witness, tick, tick_seconds)
     finally:
+        witness.close()
         # The Ctrl-C that ended the job was sent to this process too, which must not act on it.
         while signal.sigtimedwait(_BLOCKED, 0) is not None:
             pass
@@ -98,7 +102,9 @@ def _execute(
         os._exit(127)
 
 
-def _supervise(pid: int, tick: Callable[[], None], tick_seconds: float) -> int:
+def _supervise(
+    pid: int, witness: GroupWitness, tick: Callable[[], None], tick_seconds: float
+) -> int:
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
         if ended and not os.WIFSTOPPED(status):
@@ -111,8 +117,14 @@ def _supervise(pid: int, tick: Callable[[], None], tick_seconds: float) -> int:
         received = signal.sigtimedwait(_BLOCKED, tick_seconds)
         if received is None:
             tick()
-        elif received.si_signo in _PASSED_ON and received.si_code != _FROM_KERNEL:
+        elif received.si_signo in _PASSED_ON and not _was_sent_to_group(received, witness):
             os.kill(pid, received.si_signo)
+
+
+def _was_sent_to_group(received: signal.struct_siginfo, witness: GroupWitness) -> bool:
+    """Whether a signal went to the whole process group: the job has it already."""
+    # In any case the witness forgets it: the next one may be for this process alone.
+    return witness.has_received(received.si_signo) or received.si_code == _FROM_KERNEL
 
 
 def _has_terminal() -> bool:

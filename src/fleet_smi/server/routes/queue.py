@@ -71,11 +71,13 @@ class QueueAsk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be changed; nothing says only that the request is still wanted.
 
-    `taken` and `declined` are the answer to an offer. Only an admin may set the `band`.
+    `taken` and `declined` are the answer to an offer; with `unreachable`, its node could not be
+    used from there, and others are offered. Only an admin may set the `band`.
     """
 
     taken: bool = False
     declined: bool = False
+    unreachable: bool = False
     note: _Text | None = None
     max_hours: _Hours | None = None
     band: Band | None = None
@@ -111,20 +113,27 @@ async def change_request(context: RequestContext) -> Response:
         raise ApiError(HttpError(403, "forbidden", "only an admin may change the priority"))
     if acting_name(identity) == entry.person:
         await queue.hear(entry.id)
+    try:
+        return json_response(await _change(context, entry, change))
+    except NotFound as error:  # it has ended meanwhile
+        raise ApiError(HttpError(404, "unknown_request", str(error))) from None
+    except Unmet as error:
+        raise ApiError(HttpError(503, "not_planned", str(error))) from None
+
+
+async def _change(context: RequestContext, entry: QueueEntry, change: QueueChange) -> QueueRow:
+    queue = context.services.queue
     if change.taken:
         row = queue.row(entry.id, entry.person)
         await queue.take(entry.id)
-        return json_response(row)
+        return row
     if change.declined:
-        await queue.decline(entry.id)
+        await queue.decline(entry.id, unreachable=change.unreachable)
     if not (change.note is None and change.max_hours is None and change.band is None):
         await queue.change(
             entry.id, band=change.band, note=_clean(change.note), max_hours=change.max_hours
         )
-    try:
-        return json_response(queue.row(entry.id, acting_name(identity)))
-    except NotFound as error:  # it has ended meanwhile
-        raise ApiError(HttpError(404, "unknown_request", str(error))) from None
+    return queue.row(entry.id, acting_name(_identity(context)))
 
 
 async def cancel_request(context: RequestContext) -> Response:
