@@ -1,6 +1,6 @@
 # `make run` and `make test` each work as the first command on a fresh clone.
 .DEFAULT_GOAL := run
-.PHONY: run page test check fix bench lock clean
+.PHONY: run page test check fix bench docs lock clean
 
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -50,6 +50,10 @@ bench: .venv/dev     ## this and its peers side by side, as ratios
 lock: .venv/dev      ## the tested versions of all dependencies, with hashes
 	@$(BIN)/python -m release.lock
 
+docs: .venv/docs     ## the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open build/site/index.html, or serve it: $(BIN)/python -m http.server -d build/site"
+
 clean:               ## back to a fresh clone
 	rm -rf .venv build dist web/node_modules src/fleet_smi/server/page .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -80,4 +84,8 @@ clean:               ## back to a fresh clone
 	[ -z "$$missing" ] || { $(AS_ROOT) && echo "Installing$$missing, which tests need …" \
 	&& $(APT) $$missing >/dev/null; } || true
 	@sh tests/debian13.sh .venv/debian13 || echo "No receiver of OpenTelemetry metrics: its tests are skipped."
+	@touch $@
+
+.venv/docs: requirements/docs.txt .venv/run
+	@$(PIP) -r requirements/docs.txt
 	@touch $@

@@ -1,16 +1,18 @@
-"""The sections of docs/migrating.md: their commands and settings, adapted for tests."""
+"""The pages below docs/from: their commands and settings, adapted for tests."""
 
 import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.docs.pages import code_blocks, page, section
+from tests.docs.pages import PROJECT, code_blocks, page, section
 from tests.machines import require_program
 
 
 def migration_section(title: str) -> str:
-    """Return the section of the guide with this title."""
+    """Return the page about moving from this tool, or the section of the guide for all of them."""
+    if (PROJECT / f"docs/from/{title}.md").exists():
+        return page(f"docs/from/{title}.md")
     return section(page("docs/migrating.md"), title)
 
 
