@@ -68,8 +68,9 @@ def make_environment(lock: str, version: str = THIS_VERSION) -> str:
     folder = _FOLDER / f"{lock}-{version}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
     python, stamp = folder / "bin/python", folder / "complete"
-    # Workers of pytest share it: the first one makes it, the others wait.
-    with (folder / "lock").open("w") as file:
+    # Workers of pytest share it: the first one makes it, the others wait. The lock is beside the
+    # folder, which is emptied first.
+    with folder.with_name(f"{folder.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         if not stamp.exists():
             _run([base, "-m", "venv", "--clear", "--without-pip", str(folder)])

@@ -40,12 +40,14 @@ COMMANDS: dict[str, str] = {
     "service": "install the agent or the hub as a systemd service",
     "demo": "run a simulated fleet with a real hub, to try it without a GPU",
     "simulate": "load-test a hub with a simulated fleet",
+    "mcp": "answer an assistant's questions about GPUs (Model Context Protocol)",
     "completion": "print a completion script for your shell",
 }
 """Every command and its line in the help; the module of that name implements it."""
 COMMAND_EXTRAS: dict[str, str] = {
     "demo": "hub",
     "hub": "hub",
+    "mcp": "mcp",
     "simulate": "hub",
     "top": "top",
     "up": "hub",

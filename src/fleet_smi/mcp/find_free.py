@@ -1,0 +1,138 @@
+"""Tool `find_free_gpus`: the request language of `fleet-smi free`."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from fleet_smi.mcp.fleet_access import FleetAccess
+from fleet_smi.mcp.outside_text import (
+    OutsideText,
+    iso_time,
+    outside,
+    outside_or_none,
+    quoted,
+    reason,
+)
+from fleet_smi.model.candidates import Candidate, GpuRequest
+from fleet_smi.model.select import Offer, find_offer
+from fleet_smi.model.snapshot import Vendor
+from fleet_smi.model.units import GIB, parse_memory
+
+_MAX_GPUS, _MAX_REJECTED = 64, 12
+Policy = Literal["free", "no-process", "memory", "load", "context"]
+
+
+class FreeArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is wanted, as for `fleet-smi free`."""
+
+    count: Annotated[int, Meta(ge=1, le=1024, description="how many GPUs")] = 1
+    min_free: Annotated[str, Meta(max_length=32, description="free memory per GPU: 40GiB")] = "0"
+    model: Annotated[str, Meta(max_length=100, description="words of the model: H100")] | None = (
+        None
+    )
+    vendor: Vendor | None = None
+    same_node: Annotated[bool, Meta(description="all GPUs on one node")] = False
+    policy: Annotated[Policy, Meta(description="what counts as free")] = "free"
+    max_used: Annotated[float, Meta(ge=0, le=100, description="percent, for policy memory")] = 20.0
+
+
+class FreeGpu(Struct, frozen=True, kw_only=True):
+    """A GPU or MIG instance that is offered; `ssh_host` is where `ssh` reaches its node."""
+
+    gpu: OutsideText
+    node: OutsideText
+    index: int
+    uuid: OutsideText
+    model: OutsideText | None
+    free_memory_gib: float | None
+    temperature_celsius: float | None
+    ssh_host: OutsideText | None
+
+
+class RejectedGpu(Struct, frozen=True, kw_only=True):
+    """A GPU that is not offered, and why."""
+
+    gpu: OutsideText
+    why: OutsideText
+
+
+class FreeGpus(Struct, frozen=True, kw_only=True):
+    """The GPUs to take, best first; where they are not enough, why, and when it may be met."""
+
+    met: bool
+    reason: OutsideText
+    gpus: tuple[FreeGpu, ...]
+    rejected: tuple[RejectedGpu, ...] = ()
+    more_rejected: int = 0
+    usually_by: str | None = None
+    free: int
+    total: int
+    silent_nodes: int
+
+
+def find_free_gpus(access: FleetAccess, wanted: FreeArguments) -> tuple[FreeGpus, str]:
+    """Return the best free GPUs, by the hub's judgement where there is one."""
+    request = GpuRequest(
+        count=wanted.count,
+        min_free_bytes=parse_memory(wanted.min_free),
+        model=wanted.model,
+        vendor=wanted.vendor,
+        policy=wanted.policy,
+        max_used_percent=wanted.max_used,
+        same_node=wanted.same_node,
+    )
+    offer = _offer(access, request)
+    rejected = () if offer.unmet is None else offer.refused
+    counts, expected = offer.summary, offer.expected
+    found = FreeGpus(
+        met=offer.unmet is None,
+        reason=reason(offer.reason or offer.unmet or ""),
+        gpus=tuple(map(_gpu, offer.offered[:_MAX_GPUS])),
+        rejected=tuple(
+            RejectedGpu(gpu=outside(_label(one.node, one.index)), why=reason(one.words))
+            for one in rejected[:_MAX_REJECTED]
+        ),
+        more_rejected=max(0, len(rejected) - _MAX_REJECTED),
+        usually_by=None if expected is None else iso_time(expected.by),
+        free=counts.free,
+        total=counts.gpus,
+        silent_nodes=counts.nodes - counts.nodes_reporting,
+    )
+    return found, _text(found)
+
+
+def _offer(access: FleetAccess, request: GpuRequest) -> Offer:
+    if access.hub is None:
+        return find_offer(access.view(), request, access.thresholds)
+    offer = access.hub.free(request)
+    # Only then: of a large fleet the reasons are many.
+    return offer if offer.unmet is None else access.hub.free(request, explain=True)
+
+
+def _gpu(one: Candidate) -> FreeGpu:
+    memory = one.free_memory_bytes
+    return FreeGpu(
+        gpu=outside(one.label),
+        node=outside(one.node),
+        index=one.index,
+        uuid=outside(one.uuid),
+        model=outside_or_none(one.model),
+        free_memory_gib=None if memory is None else round(memory / GIB, 1),
+        temperature_celsius=one.temperature_celsius,
+        ssh_host=outside_or_none(one.ssh_host),
+    )
+
+
+def _label(node: str, index: int | None) -> str:
+    return node if index is None else f"{node}:{index}"
+
+
+def _text(found: FreeGpus) -> str:
+    lines = [found.reason]
+    lines += [
+        f"- {quoted(one.gpu)}: {quoted(one.model or 'GPU')}, {one.free_memory_gib or '?'} GiB free"
+        for one in found.gpus
+    ]
+    if found.usually_by is not None:
+        lines.append(f"Usually met by {found.usually_by}.")
+    return "\n".join(lines)
