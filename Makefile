@@ -1,6 +1,6 @@
 # `make run` and `make test` each work as the first command on a fresh clone.
 .DEFAULT_GOAL := run
-.PHONY: run page test check fix bench docs lock clean
+.PHONY: run page test check fix bench docs lock deb clean
 
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -16,7 +16,7 @@ AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:openssh-server ip:iproute2 \
 	systemd-analyze:systemd chromium-headless-shell:chromium-headless-shell initdb:postgresql \
 	nginx:nginx caddy:caddy curl:curl dbus-daemon:dbus victoria-metrics:victoria-metrics prometheus:prometheus \
-	nats-server:nats-server tmux:tmux
+	nats-server:nats-server tmux:tmux mmdebstrap:mmdebstrap ar:binutils
 # What runs in a hub only, on Python 3.11 and newer. All else is checked for 3.10 as well.
 NOT_LIGHT = fleet_smi/(server|simulation|cli/(join_address|run_hub)|hub/(?!sources/|async_timeout|file_hosts|http_|shared_folder|ssh_|state_folder))
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq
@@ -53,6 +53,10 @@ lock: .venv/dev      ## the tested versions of all dependencies, with hashes
 docs: .venv/docs     ## the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "Open build/site/index.html, or serve it: $(BIN)/python -m http.server -d build/site"
+
+deb: page            ## Debian packages of agent and hub, into dist/
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@$(BIN)/python packaging/deb/build.py dist/fleet_smi-*.whl $(DEB_FLAGS)
 
 clean:               ## back to a fresh clone
 	rm -rf .venv build dist web/node_modules src/fleet_smi/server/page .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

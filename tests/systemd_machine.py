@@ -1,7 +1,8 @@
-"""A machine of its own under a real systemd: namespaces over an overlay of this machine's files.
+"""A machine of its own under a real systemd: namespaces over an overlay of a machine's files.
 
-Nothing of it reaches this machine: it has its own mounts, processes, network, host name, control
-group, `/etc`, `/run`, `/tmp` and `/var`, all in memory, and ends with its first process.
+The files are those of this machine, with fleet-smi in /opt, or those of another root. Nothing of
+it reaches this machine: it has its own mounts, processes, network, host name, control group,
+`/etc`, `/run`, `/tmp` and `/var`, all in memory, and ends with its first process.
 """
 
 import contextlib
@@ -31,23 +32,30 @@ ExecStopPost=/bin/systemctl poweroff --force --force
 """
 _BOOT = """\
 set -e
+install_nothing() { :; }
+install_sources() {
+    mkdir -p opt/src opt/site
+    mount --bind "$SOURCES" opt/src
+    mount --bind "$SITE" opt/site
+    # Its users must reach the interpreter, wherever this machine has it.
+    folder="$BASE"
+    while [ "$folder" != / ]; do chmod o+x ".$folder"; folder=$(dirname "$folder"); done
+    chroot . "$PYTHON" -m venv --without-pip /opt/fleet-smi
+    site=$(echo opt/fleet-smi/lib/python*/site-packages)
+    printf '/opt/src\\n/opt/site\\n' > "$site/fleet-smi.pth"
+}
 mount -t tmpfs -o mode=755 tmpfs /mnt
 mkdir /mnt/upper /mnt/work /mnt/root
-mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work overlay /mnt/root
+mount -t overlay -o "lowerdir=$ROOT,upperdir=/mnt/upper,workdir=/mnt/work" overlay /mnt/root
 cd /mnt/root
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 mount -t tmpfs -o mode=755 tmpfs run
 mount --rbind /dev dev
-mkdir -p opt/shared opt/src opt/site
+mkdir -p opt/shared
 mount --bind "$SHARED" opt/shared
-mount --bind "$SOURCES" opt/src
-mount --bind "$SITE" opt/site
-# Its users must reach the interpreter, wherever this machine has it.
-folder="$BASE"; while [ "$folder" != / ]; do chmod o+x ".$folder"; folder=$(dirname "$folder"); done
-chroot . "$PYTHON" -m venv --without-pip /opt/fleet-smi
-printf '/opt/src\\n/opt/site\\n' > "$(echo opt/fleet-smi/lib/python*/site-packages)/fleet-smi.pth"
+"install_$INSTALL"
 mount -t tmpfs -o mode=1777 tmpfs tmp
 rm -rf etc/machine-id etc/fleet-smi etc/systemd/system/*.wants var/lib/fleet-smi
 echo 0123456789abcdef0123456789abcdef > etc/machine-id
@@ -68,10 +76,11 @@ said() { tee "/opt/shared/$1" 2>&1; }
 """
 
 
-def run_on_systemd_machine(folder: Path, script: str) -> dict[str, str]:
+def run_on_systemd_machine(folder: Path, script: str, root: Path | None = None) -> dict[str, str]:
     """Boot the machine, run a script of bash as root, and return what it `said`, by name.
 
-    Skip the test where such a machine cannot be booted.
+    Its files are those of `root`, where fleet-smi is not installed, or else of this machine. Skip
+    the test where such a machine cannot be booted.
     """
     require_root("mount and boot a machine of its own")
     for program in ("unshare", "systemctl", "dbus-daemon", "ip", "curl"):
@@ -84,6 +93,8 @@ def run_on_systemd_machine(folder: Path, script: str) -> dict[str, str]:
     groups = [hierarchy / group for hierarchy in hierarchies or [_CGROUPS]]
     environment = {
         "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "ROOT": str(root or "/"),
+        "INSTALL": "sources" if root is None else "nothing",
         "SHARED": str(folder),
         "SOURCES": str(_SOURCES),
         "SITE": sysconfig.get_path("purelib"),

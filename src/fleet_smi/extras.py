@@ -56,6 +56,8 @@ def find_extra(module: str | None) -> str | None:
 def install_command(extra: str) -> str:
     """The command that adds an extra to this installation."""
     requirement = f"'fleet-smi[{extra}]'"
+    if os.path.exists(os.path.join(sys.prefix, "debian")):  # the environment of our deb
+        return f"sudo apt install fleet-smi-{'top' if extra == 'top' else 'hub'}"
     # Files that the two installers of applications leave in the environments they manage.
     if os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
         return f"pipx install --force {requirement}"

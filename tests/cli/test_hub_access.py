@@ -94,6 +94,25 @@ def test_a_nodes_credential_is_revoked_by_the_nodes_id(
     assert credentials.redeem_join_token(key, "id-1", "gpu1").secret
 
 
+def test_a_secret_from_a_file_is_added_once_and_stays_revoked(
+    run: Run, credentials: CredentialCache, tmp_path: Path
+) -> None:
+    file = tmp_path / "join-token"
+    file.write_text(f"fsmi_join_{'ab' * 32}\n")
+    add = ("token", "add", "--role", "join", "--expires", "3650d", "--secret-file", str(file))
+    assert [run(*add), run(*add)] == ["", ""], "the secret is not printed, and added once"
+    (listed,) = tokens(run)
+    assert credentials.redeem_join_token(file.read_text().strip(), "id-1", "gpu1").secret
+    run("token", "revoke", listed["id"])
+    run(*add)
+    assert [token["role"] for token in tokens(run)] == ["node"]
+    file.write_text("hunter2\n")
+    with pytest.raises(UsageError, match=r"must be fsmi_join_ and at least 32 random"):
+        run(*add)
+    with pytest.raises(UsageError, match="--secret-file /proc/nonexistent: No such file"):
+        run(*add[:-1], "/proc/nonexistent")
+
+
 def test_unknown_ids_are_reported_and_the_others_revoked(run: Run) -> None:
     run("token", "add", "--role", "viewer")
     (listed,) = tokens(run)

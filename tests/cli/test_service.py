@@ -151,6 +151,25 @@ def test_uninstalling_removes_what_installing_wrote(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
+def test_the_unit_of_a_package_is_used_where_it_suits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged = tmp_path / "packaged"
+    packaged.mkdir()
+    (packaged / "fleet-smi-agent.service").touch()
+    scope = replace(SYSTEM, packaged_unit_folder=str(packaged))
+    monkeypatch.setattr(f"{__name__}.SYSTEM", scope)
+    root = tmp_path / "root"
+    install(root, "agent", "--to", "https://hub:7070", "--user-name", "nobody")
+    assert (root / UNIT).exists(), "the package has no unit for that user"
+    ran = install(root, "agent", "--to", "https://hub:7070")
+    assert not (root / UNIT).exists(), "it would override the one of the package"
+    assert ran[-2:] == [
+        f"systemctl {verb} fleet-smi-agent.service" for verb in ("enable", "restart")
+    ]
+    assert "FLEET_SMI_AGENT_TO" in (root / VARIABLES).read_text()
+
+
 def test_folders_in_the_settings_are_writable(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[agent]\ndrop = "/nfs/gpu status"\nstate = "/data/agent"\n')

@@ -118,6 +118,7 @@ def test_a_hub_runs_with_its_extra_alone(tmp_path: Path) -> None:
     [
         ("pipx_metadata.json", "pipx install --force 'fleet-smi[top]'"),
         ("uv-receipt.toml", "uv tool install 'fleet-smi[top]'"),
+        ("debian", "sudo apt install fleet-smi-top"),
         ("pyvenv.cfg", f"{sys.executable} -m pip install 'fleet-smi[top]'"),
     ],
 )

@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
     # Once, and before: another user may not be able to read the files of this one.
     state = getattr(args, "state", None)
     args.settings = load(flags={"hub.state": state})
+    args.secret = _read_secret(getattr(args, "secret_file", None))
     folder = Path(args.settings.hub.state)
     require_own_hub(folder, args.action, is_named=state is not None)
     cluster_modules = _CLUSTER_MODULES if args.settings.hub.cluster else ()
@@ -96,6 +97,9 @@ def _add_token_parsers(parser: argparse.ArgumentParser) -> None:
     add.add_argument("--role", choices=("viewer", "admin", "join"), required=True)
     add.add_argument("--note", default="", help="owner or purpose of the token")
     add.add_argument("--person", metavar="NAME", help="a personal token: what it does, they do")
+    add.add_argument(
+        "--secret-file", metavar="FILE", help="take the secret in FILE instead of a new one"
+    )
     _add_limits(add)
     listing = actions.add_parser("list", help="list valid tokens and when each was last used")
     listing.add_argument("--all", action="store_true", help="also expired and revoked ones")
@@ -151,14 +155,25 @@ def _add_state(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_token(args: argparse.Namespace) -> None:
+    secret = args.secret
     with _tokens(args) as tokens:
+        known = None if secret is None else tokens.find(secret)
+        if known is not None:
+            # No error: what sets up a hub does so at each of its starts.
+            state = known.invalid_reason(time.time()) or "is valid"
+            _notice(f"nothing changed: there is a token {known.id} with this secret, which {state}")
+            return
         issued = tokens.add(
             args.role,
             args.note,
             lifetime_seconds=_seconds(args.expires),
             max_uses=args.uses,
             person=args.person,
+            secret=secret,
         )
+    if secret is not None:
+        _notice(f"token {issued.id} has the given secret")
+        return
     # On stderr, so that `$(fleet-smi hub token add …)` captures the secret alone.
     limits = f", {_join_limits(args)}" if args.role == "join" else ""
     _notice(f"token {issued.id}, shown only once{limits}; the hub stores its hash:")
@@ -264,6 +279,16 @@ def _seconds(text: str | None) -> float | None:
     from fleet_smi.model.units import parse_duration
 
     return None if text is None else parse_duration(text)
+
+
+def _read_secret(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"--secret-file {path}: {reason}") from None
 
 
 def _password() -> str:

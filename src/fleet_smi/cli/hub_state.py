@@ -46,7 +46,9 @@ def _default_folder() -> str:
 
 def has_system_hub() -> bool:
     """Whether root has installed or run a hub on this machine."""
-    return Path(SYSTEM.unit_path(unit_name("hub"))).exists() or Path(_SYSTEM_STATE).exists()
+    name = unit_name("hub")
+    has_unit = Path(SYSTEM.unit_path(name)).exists() or SYSTEM.has_packaged_unit(name)
+    return has_unit or Path(_SYSTEM_STATE).exists()
 
 
 def _owner(folder: Path) -> int | None:

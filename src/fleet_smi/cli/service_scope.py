@@ -19,17 +19,30 @@ class ServiceScope(Struct, frozen=True):
     settings_environment: dict[str, str]
     """The variables by which the service finds its settings; it has no others of this shell."""
     is_user: bool = False
+    packaged_unit_folder: str | None = None
+    """Where a package of the distribution has its units; those in `unit_folder` override them."""
 
     def unit_path(self, name: str) -> str:
         """The path of a unit file."""
         return f"{self.unit_folder}/{name}"
+
+    def has_packaged_unit(self, name: str) -> bool:
+        """Whether a package of the distribution installed this unit."""
+        folder = self.packaged_unit_folder
+        return folder is not None and Path(folder, name).is_file()
 
     def env_path(self, role: str) -> str:
         """The path of the environment file; only its owner can read it: it may hold tokens."""
         return f"{self.env_folder}/{role}.env"
 
 
-SYSTEM = ServiceScope("/etc/systemd/system", "/etc/fleet-smi", ("systemctl",), {})
+SYSTEM = ServiceScope(
+    "/etc/systemd/system",
+    "/etc/fleet-smi",
+    ("systemctl",),
+    {},
+    packaged_unit_folder="/usr/lib/systemd/system",
+)
 
 
 def user_scope() -> ServiceScope:

@@ -61,6 +61,7 @@ class ServiceUnit(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     state_dir: str | None = None
     writable_paths: tuple[str, ...] = ()
+    written_by: str = "`fleet-smi service install`"
 
 
 def unit_name(role: str) -> str:
@@ -80,7 +81,7 @@ def render_unit(service: ServiceUnit) -> str:
 
 
 def _unit_section(service: ServiceUnit) -> Iterator[str]:
-    yield "# Written by `fleet-smi service install`. Change it with `systemctl edit`."
+    yield f"# Written by {service.written_by}. Change it with `systemctl edit`."
     yield "[Unit]"
     yield f"Description=fleet-smi {service.role}: {_DESCRIPTIONS[service.role]}"
     if service.user:  # targets of the machine are unknown to a user's systemd

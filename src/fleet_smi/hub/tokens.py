@@ -4,6 +4,7 @@ Only the SHA-256 of a token is stored. A token has 256 random bits, so there is 
 guess that a slow password hash would protect. It is shown once, when it is created.
 """
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -32,6 +33,7 @@ JOIN_LIFETIME_SECONDS = 86400.0
 JOIN_MAX_USES = 100
 """Limits of a join token for which none are given: it is pasted, and pasted text gets around."""
 _MAX_TEXT_LENGTH = 128
+_SECRET_CHARACTERS = "[A-Za-z0-9_-]{32,256}"  # noqa: S105
 _MAX_PER_PERSON = 50
 _MARK_USED = update(tokens).where(tokens.c.id == bindparam("used")).values(used_at=bindparam("at"))
 
@@ -99,14 +101,23 @@ class TokenStore:
         lifetime_seconds: float | None = None,
         max_uses: int | None = None,
         person: str | None = None,
+        secret: str | None = None,
     ) -> IssuedToken:
         """Create a token; raise `UsageError` for `max_uses` of any but a join token.
 
         A join token has a lifetime and a number of uses, also if none are given. Requests with a
-        token of a `person` are theirs.
+        token of a `person` are theirs. A `secret` was made elsewhere, and no token has it yet.
         """
         if person is not None:
+            if secret is not None:
+                raise UsageError("the secret of a personal token is made by the hub")
             return self._add_personal(role, note, person, lifetime_seconds)
+        prefix = f"fsmi_{role}_"  # by which tokens are found in what people paste, and hidden
+        if secret is not None and not re.fullmatch(prefix + _SECRET_CHARACTERS, secret):
+            raise UsageError(
+                f"the secret must be {prefix} and at least 32 random letters and digits: "
+                f"make one with `echo {prefix}$(openssl rand -hex 32)`"
+            )
         if max_uses is not None and (role != "join" or max_uses < 1):
             raise UsageError("only a join token can have a number of uses, at least 1")
         if role == "join":
@@ -114,8 +125,20 @@ class TokenStore:
             lifetime_seconds = lifetime_seconds or JOIN_LIFETIME_SECONDS
         with write_transaction(self._engine) as connection:
             return self._add(
-                connection, role, note, lifetime_seconds=lifetime_seconds, uses_left=max_uses
+                connection,
+                role,
+                note,
+                secret=secret,
+                lifetime_seconds=lifetime_seconds,
+                uses_left=max_uses,
             )
+
+    def find(self, secret: str) -> Token | None:
+        """The token with this secret, whether it is valid or not."""
+        same = select(tokens).where(tokens.c.digest == credential_digest(secret))
+        with read_transaction(self._engine) as connection:
+            row = connection.execute(same).first()
+        return None if row is None else _token(row)
 
     def _add_personal(
         self, role: TokenRole, note: str, person: str, lifetime_seconds: float | None

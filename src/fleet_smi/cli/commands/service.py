@@ -37,6 +37,7 @@ EXAMPLES = """\
   fleet-smi service install agent --user --to https://hub:7070
   sudo fleet-smi service uninstall agent
 """
+_DEFAULT_USER = "fleet-smi"
 _GROUPS = ("video", "render")
 _USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
 _SEARCHABLE = 0o001  # on a folder, execute permission is permission to enter it
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_join_arguments(parser, "agent: ")
     add("--fingerprint", metavar="SHA256", help="agent: the hub's certificate fingerprint")
     add("--user", action="store_true", help="for this user, without root")
-    add("--user-name", metavar="USER", default="fleet-smi", help="user it runs as (fleet-smi)")
+    add("--user-name", metavar="USER", default=_DEFAULT_USER, help="user it runs as (fleet-smi)")
     add("--dry-run", action="store_true", help="print the files and commands, change nothing")
 
 
@@ -94,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write("".join(map(_describe, steps)))
         return 0
     require_manager(scope)
-    if args.action == "uninstall" and not Path(scope.unit_path(name)).exists():
+    is_packaged = scope.has_packaged_unit(name)
+    if args.action == "uninstall" and not (is_packaged or Path(scope.unit_path(name)).exists()):
         raise Unmet(f"{name} is not installed")
     if args.action == "install" and not scope.is_user:
         require_reachable(_program_files())
@@ -102,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "install":
         print(f"{name} is running; `{_log_command(name, scope)}` shows its log")
         print("".join(f"{line}\n" for line in _next_steps(args, scope)), end="")
+    elif is_packaged:
+        print(f"{name} is stopped and disabled; its package and its data are still there")
     else:
         print(f"{name} is removed; its data is still there")
     return 0
@@ -153,14 +157,19 @@ def _run_command(step: RunCommand, run_command: Callable[[Sequence[str]], None])
 def install_steps(args: argparse.Namespace, scope: ServiceScope = SYSTEM) -> Iterator[Step]:
     """Yield the steps that install and start the service."""
     settings = _service_settings(args, scope)
-    if not scope.is_user and not _has_user(args.user_name):
+    name = unit_name(args.role)
+    service = _service(args, settings, scope)
+    uses_package = scope.has_packaged_unit(name) and _suits_package(service, args)
+    if not scope.is_user and not uses_package and not _has_user(args.user_name):
         yield RunCommand(_useradd_command(args.user_name))
     variables = _variables(args)
     if variables:
         yield WriteFile(scope.env_path(args.role), render_env_file(variables), 0o600)
-    name = unit_name(args.role)
-    unit = render_unit(_service(args, settings, scope))
-    yield WriteFile(scope.unit_path(name), unit, 0o644)
+    if uses_package:
+        # One that was written before the package was installed would override the package's.
+        yield RemoveFile(scope.unit_path(name))
+    else:
+        yield WriteFile(scope.unit_path(name), render_unit(service), 0o644)
     yield RunCommand((*scope.systemctl, "daemon-reload"))
     yield RunCommand((*scope.systemctl, "enable", name))
     # Not start: installing again has to replace the service that runs.
@@ -221,6 +230,12 @@ def _service(args: argparse.Namespace, settings: SettingsLayer, scope: ServiceSc
         state_dir=None if own_state else f"{STATE_DIR}/{args.role}",
         writable_paths=tuple(path for path in (own_state, drop) if path),
     )
+
+
+def _suits_package(service: ServiceUnit, args: argparse.Namespace) -> bool:
+    """Whether the unit of a package, which has the defaults, does what these settings need."""
+    is_default_user = args.user_name == _DEFAULT_USER
+    return is_default_user and not args.config and not service.writable_paths
 
 
 def _variables(args: argparse.Namespace) -> dict[str, str]:
