@@ -1,6 +1,6 @@
 # `make run` and `make test` each work as the first command on a fresh clone.
 .DEFAULT_GOAL := run
-.PHONY: run page test check fix bench docs lock deb clean
+.PHONY: run page test check fix bench docs dist lock deb clean
 
 ifndef PYTHON
 PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -47,6 +47,9 @@ fix: .venv/dev       ## format, and mend what can be mended
 bench: .venv/dev     ## this and its peers side by side, as ratios
 	@$(BIN)/python -m bench
 
+dist: page           ## the files of a release: source, wheel, bill of materials, checksums
+	@$(BIN)/python -m release.dist
+
 lock: .venv/dev      ## the tested versions of all dependencies, with hashes
 	@$(BIN)/python -m release.lock
 
@@ -75,7 +78,7 @@ clean:               ## back to a fresh clone
 	@touch $@
 
 # The simulated driver is C: a compiler of the system, or one that comes from PyPI.
-.venv/dev: requirements/dev.txt requirements/lock/all.txt .venv/run
+.venv/dev: requirements/dev.txt requirements/lock/all.txt .venv/docs .venv/run
 	@$(PIP) --require-hashes -r requirements/lock/all.txt
 	@$(PIP) -r requirements/dev.txt
 	@$(BIN)/python -m tests.install.environments

@@ -5,6 +5,7 @@
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,23 @@ def make_environment(lock: str, version: str = THIS_VERSION) -> str:
     return str(python)
 
 
+def download_wheels() -> Path:
+    """A folder with the wheels of the light part and of the build system, for use offline."""
+    lock = LOCKS / "light.txt"
+    build = re.findall(r"^hatchling==.*", (PROJECT / "requirements/dev.txt").read_text(), re.M)
+    digest = sha256(f"{sys.executable}\0{build}\0{lock.read_text()}".encode()).hexdigest()[:12]
+    folder = _FOLDER / f"wheels-{digest}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            pip = [sys.executable, "-m", "pip", "download", "--quiet", "-d", str(folder)]
+            _run([*pip, "--require-hashes", "-r", str(lock)])
+            _run([*pip, *build])
+            (folder / "complete").touch()
+    return folder
+
+
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: {done.stderr}"
@@ -98,6 +116,7 @@ def main() -> None:
     for version in filter(find_python, VERSIONS):
         make_environment("light", version)
     make_environment("hub")
+    download_wheels()
 
 
 if __name__ == "__main__":

@@ -152,8 +152,9 @@ def declared(extra: str) -> set[str]:
     }
 
 
-def test_the_light_part_needs_two_packages() -> None:
+def test_the_light_part_needs_two_packages_and_all_has_every_extra() -> None:
     assert declared("") == {"msgspec", "nvidia-ml-py"}
+    assert declared("all") == set().union(*map(declared, extras.EXTRAS))
 
 
 @pytest.mark.parametrize("extra", extras.EXTRAS)
