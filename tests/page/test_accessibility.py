@@ -1,23 +1,28 @@
 """Accessibility of each view in both themes, checked by axe."""
 
+from typing import Any
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.accessibility import accessibility_violations
-from tests.page.accounts import ADMIN, sign_in
+from tests.page.accounts import ADMIN, VIEWER, sign_in
 from tests.page.page_pool import NewPage
-from tests.page.views import VIEWS, fits_viewport, open_view
+from tests.page.views import SPECIAL_VIEWS, VIEWS, fits_viewport, open_view
 from tests.server.threaded_hub import ThreadedHub
 
 PHONE = {"width": 390, "height": 844}
 
 
 @pytest.mark.timeout(300)  # many views, and axe takes seconds for each on a busy machine
-def test_every_view_is_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
-    page = new_page(reduced_motion="reduce")
+@pytest.mark.parametrize("window", [{}, {"viewport": PHONE}], ids=["desk", "phone"])
+def test_every_view_is_accessible(
+    lab: ThreadedHub, new_page: NewPage, window: dict[str, Any]
+) -> None:
+    page = new_page(reduced_motion="reduce", **window)
     sign_in(page, lab, ADMIN)
     found = []
-    for name in VIEWS:
+    for name in VIEWS | SPECIAL_VIEWS:
         open_view(page, lab, name)
         found += [f"{name}: {barrier}" for barrier in accessibility_violations(page)]
         assert fits_viewport(page), name
@@ -41,11 +46,26 @@ def test_card_key_list_and_search_are_accessible(lab: ThreadedHub, new_page: New
     assert not found, "\n".join(found)
 
 
-def test_phone_views_are_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
-    page = new_page(viewport=PHONE, has_touch=True, is_mobile=True)
-    page.goto(lab.url)
-    expect(page.get_by_role("heading", name="Free now")).to_be_visible()
+def test_a_first_run_and_the_wall_are_accessible(
+    hub: ThreadedHub, lab: ThreadedHub, new_page: NewPage
+) -> None:
+    page = new_page(reduced_motion="reduce")
+    page.goto(hub.url)
+    expect(page.get_by_role("heading", name="Add your first machine")).to_be_visible()
     found = accessibility_violations(page)
+    page.goto(f"{lab.url}/?wall")
+    expect(page.locator(".number")).to_be_visible()
+    found += accessibility_violations(page)
+    assert not found, "\n".join(found)
+
+
+def test_the_form_of_a_reservation_is_accessible(lab: ThreadedHub, new_page: NewPage) -> None:
+    page = new_page(reduced_motion="reduce")
+    sign_in(page, lab, VIEWER)
+    open_view(page, lab, "queue")
+    page.get_by_role("button", name="Reserve").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    found = accessibility_violations(page, "dialog")
     assert not found, "\n".join(found)
 
 

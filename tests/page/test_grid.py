@@ -55,7 +55,7 @@ def test_a_cell_shows_state_user_memory_and_load(grid: Locator) -> None:
     held = grid.get_by_role("gridcell", name="gpu01 GPU 2, held, bob")
     expect(held).to_contain_text("idle 12 m")
     expect(grid.get_by_role("gridcell", name="gpu03 GPU 0, broken")).to_contain_text("broken")
-    expect(grid.get_by_role("gridcell", name="gpu03 GPU 1, ghost")).to_contain_text("no owner")
+    expect(grid.get_by_role("gridcell", name="gpu03 GPU 1, ghost")).to_contain_text("31/80")
 
 
 def test_every_state_has_a_symbol_besides_its_colour(grid: Locator) -> None:

@@ -4,7 +4,7 @@ from playwright.sync_api import Page, expect
 
 from tests.page.accounts import ADMIN, sign_in
 from tests.page.page_pool import NewPage
-from tests.page.views import VIEWS, open_view
+from tests.page.views import SPECIAL_VIEWS, VIEWS, open_view
 from tests.server.threaded_hub import ThreadedHub
 
 PHONE = {"width": 390, "height": 844}
@@ -50,14 +50,9 @@ SMALL = r"""(least) => {
 
 def _small_controls(page: Page, lab: ThreadedHub, least: int) -> dict[str, list[str]]:
     found = {}
-    for view in VIEWS:
-        if view != "sign in":
-            if view == "grid":
-                page.goto(f"{lab.url}/#/")
-                expect(page.get_by_role("link", name="gpu01").first).to_be_visible()
-            else:
-                open_view(page, lab, view)
-            found[view] = page.evaluate(SMALL, least)
+    for view in VIEWS | SPECIAL_VIEWS:
+        open_view(page, lab, view)
+        found[view] = page.evaluate(SMALL, least)
     return {view: small for view, small in found.items() if small}
 
 
@@ -65,6 +60,14 @@ def test_controls_on_a_phone_are_44_pixels_large(lab: ThreadedHub, new_page: New
     phone = new_page(viewport=PHONE, has_touch=True, is_mobile=True)
     sign_in(phone, lab, ADMIN)
     assert _small_controls(phone, lab, 44) == {}
+    open_view(phone, lab, "grid")
+    phone.get_by_role("button", name="gpu01 GPU 2").tap()
+    expect(phone.get_by_role("dialog").get_by_role("button", name="Ask bob")).to_be_visible()
+    assert phone.evaluate(SMALL, 44) == []
+    phone.keyboard.press("Escape")
+    phone.locator("summary", has_text="I need a GPU").tap()
+    expect(phone.get_by_role("button", name="More GPUs")).to_be_visible()
+    assert phone.evaluate(SMALL, 44) == []
 
 
 def test_controls_on_a_desk_are_24_pixels_large(lab: ThreadedHub, page: Page) -> None:

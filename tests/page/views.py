@@ -20,10 +20,25 @@ VIEWS = {
 }
 """Name -> address, and a selector that matches once the view is rendered."""
 
+SPECIAL_VIEWS = {
+    "broken GPU": ("gpu/GPU-broken", "text=Copy for a ticket"),
+    "MIG": ("gpu/GPU-in-parts", "figure canvas"),
+    "no match": ("?q=user:nobody-here", "text=No matching GPUs"),
+    "unknown person": ("person/nobody-here", "text=User not found"),
+    "unknown job": ("job/none", "text=Job not found"),
+    "unknown node": ("node/nowhere", "text=Node not found"),
+    "unknown GPU": ("gpu/GPU-nowhere", "text=GPU not found"),
+}
+"""The same for views that are seldom seen."""
+PHONE_GRID = "text=Free now"
+
 
 def open_view(page: Page, hub: ThreadedHub, name: str) -> None:
     """Open a view, and wait until it is rendered."""
-    address, selector = VIEWS[name]
+    address, selector = (VIEWS | SPECIAL_VIEWS)[name]
+    size = page.viewport_size
+    if name == "grid" and size is not None and size["width"] <= 720:
+        selector = PHONE_GRID
     page.goto(f"{hub.url}/#/{address}")
     expect(page.locator(selector).first).to_be_visible()
 

@@ -75,9 +75,14 @@ export function gridCellText(gpu: Gpu, now: number): CellText {
 /** The first user of a GPU or instance, or else its state. */
 export function holderName({ state, users }: VerdictPayload): string {
   if (users?.[0] !== undefined) return users[0];
-  if (state === "ghost") return "no owner";
   if (state === "unknown") return UNKNOWN;
   return state === "busy" || state === "held" ? "unknown user" : state;
+}
+
+/** The line below in two parts, of which a narrow cell shows only the first: "for 4 h" and " 38", "37/45" and " GiB". */
+export function splitBelow(text: string): readonly [string, string] {
+  const [, main, rest] = /^(.* h)( \d\d)$/.exec(text) ?? /^(.*)( GiB)$/.exec(text) ?? [];
+  return main === undefined || rest === undefined ? [text, ""] : [main, rest];
 }
 
 function bookedText(gpu: Gpu): string {

@@ -2,7 +2,7 @@
 
 import type { Token } from "../feed/types";
 import type { Node } from "../state/fleet";
-import { duration } from "./format";
+import { duration, plural } from "./format";
 import { modelNames } from "./grid";
 
 /** The roles a token can be created for, and what they allow. */
@@ -28,7 +28,7 @@ export function roleName(role: string): string {
 export function tokenUse({ used_at, expires_at, uses_left, created_at }: Token, now: number): string {
   const parts = [used_at === null ? `never used, created ${duration(now - created_at)} ago` : `used ${duration(now - used_at)} ago`];
   if (expires_at !== null) parts.push(`expires in ${duration(expires_at - now)}`);
-  if (uses_left !== null) parts.push(`${uses_left} uses left`);
+  if (uses_left !== null) parts.push(`${plural(uses_left, "use")} left`);
   return parts.join(" · ");
 }
 
