@@ -113,6 +113,8 @@ def test_the_report_of_a_month_is_downloaded(lab: ThreadedHub, page: Page) -> No
     expect(page.get_by_text("Download report")).to_be_visible()
     _tab_to(page, "Download report", 30)
     page.keyboard.press("Enter")
+    menu = page.locator("details", has_text="Download report")
+    expect(menu.get_by_text("no data")).to_have_count(1)  # of the month before the history
     _tab_to(page, "HTML", 4)
     _tab_to(page, "HTML", 4)
     with page.expect_download() as download:

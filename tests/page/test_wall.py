@@ -17,6 +17,12 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll(".wall *")]
     .map(each => parseFloat(getComputedStyle(each).fontSize)))"""
 """Returns the smallest font size of a text."""
 
+CUT = """() => [...document.querySelectorAll(".wall section, .wall section *")]
+    .filter(each => each.scrollWidth > each.clientWidth + 1)
+    .filter(each => getComputedStyle(each).overflow === "hidden")
+    .map(each => each.textContent)"""
+"""Returns the texts of the left side that are wider than their room."""
+
 
 def test_the_wall_shows_the_fleet_in_large_type_without_controls(
     lab: ThreadedHub, new_page: NewPage
@@ -28,6 +34,7 @@ def test_the_wall_shows_the_fleet_in_large_type_without_controls(
     expect(page.get_by_text("gpu03 GPU 0 broken")).to_be_visible()
     expect(page.locator(CONTROLS)).to_have_count(0)
     assert page.evaluate(SMALLEST) >= 24
+    assert page.evaluate(CUT) == []
     assert fits_viewport(page)
 
 

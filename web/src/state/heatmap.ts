@@ -57,26 +57,42 @@ interface NodeLines {
   readonly lines: readonly Line[];
 }
 
+/** In how many columns large groups may be split, and by how much larger squares must become by that. */
+const PARTS: readonly number[] = [2, 3, 4];
+const MIN_GAIN = 1.25;
+
 /** Lay out the groups with the largest squares that fit into this box; the smallest, and a longer page, if none do. */
 export function planHeatmap(groups: readonly Group[], gpusOf: (number: number, group: string | null) => readonly number[], width: number, height: number): HeatmapPlan {
   const all = groups.map(({ name, numbers }) => ({ name, nodes: numbers.length, lines: numbers.flatMap((number) => linesOf(number, gpusOf(number, name))) }));
+  let best = largestPlan(all, width, height, Infinity);
+  const longest = Math.max(0, ...all.map(({ lines }) => lines.length));
+  for (const parts of PARTS) {
+    const most = Math.ceil(longest / parts);
+    const plan = most < MIN_LINES ? best : largestPlan(all, width, height, most);
+    if (plan.height <= height && plan.pitch >= MIN_GAIN * best.pitch) best = plan;
+  }
+  return best;
+}
+
+/** The plan with the largest squares of which no column has more than `most` lines. */
+function largestPlan(all: readonly NodeLines[], width: number, height: number, most: number): HeatmapPlan {
   const min = width < NARROW_WIDTH ? MIN_TOUCH_PITCH : MIN_PITCH;
-  let best = layOut(all, min, width, height);
+  let best = layOut(all, min, width, height, most);
   let [low, high] = [min + 1, MAX_PITCH];
   while (low <= high) {
     const pitch = (low + high) >> 1;
-    const plan = layOut(all, pitch, width, height);
+    const plan = layOut(all, pitch, width, height, most);
     if (plan.height <= height && fitsAcross(plan, width)) [best, low] = [plan, pitch + 1];
     else high = pitch - 1;
   }
   return best;
 }
 
-function layOut(groups: readonly NodeLines[], pitch: number, width: number, height: number): HeatmapPlan {
+function layOut(groups: readonly NodeLines[], pitch: number, width: number, height: number, most: number): HeatmapPlan {
   const captionHeight = pitch < 9 ? 13 : 18;
   const gap = Math.max(5, Math.min(16, pitch));
   const nameWidth = pitch < NAMED_PITCH ? 0 : NAME_WIDTH;
-  const maxLines = Math.max(MIN_LINES, Math.floor((height - captionHeight) / pitch));
+  const maxLines = Math.max(MIN_LINES, Math.min(most, Math.floor((height - captionHeight) / pitch)));
   const columns: Column[] = [];
   let [left, top, band, tallest] = [0, 0, 0, 0];
   for (const column of groups.flatMap((group) => split(group, maxLines))) {

@@ -96,9 +96,14 @@ export function formatHoursUnit(seconds: number): string {
   return seconds > 0 && seconds < 3600 ? duration(seconds) : `${formatHours(seconds)} h`;
 }
 
-/** Energy: "1,014 kWh", "0.4 kWh", "<0.1 kWh". */
+/** Kilowatt-hours from which energy is in MWh. */
+const MIN_MWH = 10_000;
+
+/** Energy: "39.2 MWh", "1,014 kWh", "0.4 kWh", "<0.1 kWh". */
 export function formatEnergy(joules: number): string {
-  return joules === 0 ? UNKNOWN : `${compactNumber(joules / 3.6e6)} kWh`;
+  const kilowattHours = joules / 3.6e6;
+  if (kilowattHours >= MIN_MWH) return `${(kilowattHours / 1000).toFixed(1)} MWh`;
+  return joules === 0 ? UNKNOWN : `${compactNumber(kilowattHours)} kWh`;
 }
 
 function compactNumber(value: number): string {

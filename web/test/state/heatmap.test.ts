@@ -41,6 +41,14 @@ describe("the heat map", () => {
     }
   });
 
+  it("splits racks where squares become much larger by that", () => {
+    const racks = Array.from({ length: 9 }, (_, rack) => ({ name: `r${rack}`, numbers: Array.from({ length: 32 }, (_, at) => 32 * rack + at) }));
+    const plan = planHeatmap(racks, () => allGpus(8), 1072, 720);
+    expect(plan.pitch).toBeGreaterThanOrEqual(13);
+    expect(plan.height).toBeLessThanOrEqual(720);
+    expect(plan.columns.filter(({ continued }) => !continued)).toHaveLength(9);
+  });
+
   it("has only the GPUs of a user in their group", () => {
     const byUser = planHeatmap([{ name: "alice", numbers: [1, 2] }, { name: "bob", numbers: [2] }], (number, user) => (user === "bob" ? [1, 7] : number === 1 ? [0, 3] : []), 1000, 400);
     expect(byUser.columns.map(({ name, lines }) => [name, lines.map(({ number, gpus }) => [number, gpus])])).toEqual([["alice", [[1, [0, 3]]]], ["bob", [[2, [1, 7]]]]]);

@@ -37,7 +37,7 @@ it("a moment is written relative to today", () => {
 it("hours, energy and shares are short, and a share of zero is a dash", () => {
   expect([0, 29, 1800, 36_000, 9e6].map(formatHours)).toEqual(["0", "<0.1", "0.5", "10", "2,500"]);
   expect([0, 29, 1800, 3600, 9e6].map(formatHoursUnit)).toEqual(["0 h", "29 s", "30 min", "1.0 h", "2,500 h"]);
-  expect([0, 1e5, 1.8e6, 3.6e9].map(formatEnergy)).toEqual(["—", "<0.1 kWh", "0.5 kWh", "1,000 kWh"]);
+  expect([0, 1e5, 1.8e6, 3.6e9, 1.44e11].map(formatEnergy)).toEqual(["—", "<0.1 kWh", "0.5 kWh", "1,000 kWh", "40.0 MWh"]);
   expect([formatShare(1, 3), formatShare(1, 900), formatShare(0, 9), formatShare(0, 0)]).toEqual(["33 %", "<1 %", "0 %", "—"]);
 });
 
