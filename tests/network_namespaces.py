@@ -42,6 +42,17 @@ class NetworkHost:
         """Replace a file of /etc on this host."""
         (_NETNS_FILES / self._namespace / name).write_text(text)
 
+    @property
+    def machine_id(self) -> str:
+        """Return its machine-id."""
+        return (_NETNS_FILES / self._namespace / "machine-id").read_text()
+
+    def isolate(self, other: "NetworkHost") -> None:
+        """Leave it a route to one other host, and to nothing else."""
+        _ip("-n", self._namespace, "address", "flush", "dev", "eth0")
+        _ip("-n", self._namespace, "address", "add", f"{self.address}/32", "dev", "eth0")
+        _ip("-n", self._namespace, "route", "add", f"{other.address}/32", "dev", "eth0")
+
     def create(self, hosts: str) -> None:
         """Create the namespace: its files, veth link, address and loopback."""
         folder = _NETNS_FILES / self._namespace

@@ -225,7 +225,7 @@ def test_the_join_command_has_a_valid_token_and_fingerprint(
     run: Run, credentials: CredentialCache, state: Path
 ) -> None:
     fingerprint = ensure_self_signed(state, ["gpuhub"]).fingerprint
-    arguments = shlex.split(run("join-command", "--url", "https://gpuhub:7070"))
+    arguments = shlex.split(run("join-command", "--installed", "--url", "https://gpuhub:7070"))
     agent = ["fleet-smi", "agent", "--to", "https://gpuhub:7070", "--join-file", "-"]
     assert arguments[3:] == [*agent, "--fingerprint", fingerprint]
     assert credentials.redeem_join_token(arguments[1], "id-1", "gpu1").secret
@@ -235,18 +235,18 @@ def test_before_its_first_start_the_join_command_is_for_the_certificate_that_the
     run: Run, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEET_SMI_HUB_TLS", "self-signed")
-    arguments = shlex.split(run("join-command"))
+    arguments = shlex.split(run("join-command", "--installed"))
     assert arguments[6].startswith("https://")
     assert arguments[-1] == ensure_self_signed(state, []).fingerprint
 
 
 def test_the_join_command_has_no_fingerprint_without_tls(run: Run, state: Path) -> None:
     ensure_self_signed(state, ["gpuhub"])
-    assert "--fingerprint" not in run("join-command", "--url", "http://gpuhub:7070")
+    assert "--fingerprint" not in run("join-command", "--installed", "--url", "http://gpuhub:7070")
 
 
 def test_the_join_command_names_this_machine_and_has_limits(run: Run) -> None:
-    arguments = shlex.split(run("join-command"))
+    arguments = shlex.split(run("join-command", "--installed"))
     assert arguments[6].startswith("http://")
     assert arguments[6].endswith(":7070")
     (token,) = tokens(run)
@@ -260,9 +260,9 @@ def test_behind_a_proxy_the_join_command_has_the_public_url(
     monkeypatch.setenv("FLEET_SMI_HUB_TRUSTED_PROXIES", "127.0.0.1")
     monkeypatch.setenv("FLEET_SMI_HUB_TLS", "self-signed")
     with pytest.raises(UsageError, match=r"set hub\.public_url to its URL there"):
-        run("join-command")
+        run("join-command", "--installed")
     monkeypatch.setenv("FLEET_SMI_HUB_PUBLIC_URL", "https://gpu.example.org/gpus/")
-    arguments = shlex.split(run("join-command"))
+    arguments = shlex.split(run("join-command", "--installed"))
     assert arguments[6:] == ["https://gpu.example.org:443/gpus", "--join-file", "-"]
 
 

@@ -258,7 +258,7 @@ def test_up_for_others_prints_a_login_a_token_and_the_join_command(
     assert token is not None
     assert login is not None
     assert "valid for 24 hours and 100 machines" in text
-    join = re.search(r"echo (\S+) \| fleet-smi agent --to \S+ .*--fingerprint (sha256:\w+)", text)
+    join = re.search(r"echo (\S+) \| sh -c .* https://\S+ --fingerprint (sha256:\w+)", text)
     assert join is not None, text
     url = f"https://127.0.0.1:{port}"
     client = HubClient(url, token=token[1], fingerprint=join[2])

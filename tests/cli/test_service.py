@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fleet_smi.cli.commands import service
-from fleet_smi.cli.commands.service import (
-    install_steps,
-    require_reachable,
-    run_steps,
-    uninstall_steps,
-)
+from fleet_smi.cli.commands.service import install_steps, uninstall_steps
 from fleet_smi.cli.main import build_parser
+from fleet_smi.cli.service_program import require_reachable
 from fleet_smi.cli.service_scope import SYSTEM, user_scope
+from fleet_smi.cli.service_steps import run_steps
 from fleet_smi.cli.systemd_units import ServiceUnit, render_env_file, render_unit
 from fleet_smi.errors import Unmet
 from tests.cli.program import assert_error_line, run_fleet_smi

@@ -33,6 +33,7 @@ from fleet_smi.hub.sources.pull import PullSource
 from fleet_smi.hub.sources.push import PushSource
 from fleet_smi.hub.sources.self import SelfSource
 from fleet_smi.hub.sources.ssh import SshSource
+from fleet_smi.hub.wheelhouse import Wheelhouse
 from fleet_smi.model.queue.limits import QueueLimits
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.snapshot_figures import SnapshotFigures
@@ -266,6 +267,7 @@ class PushTransport(AuthenticatedTransport, RawTransport):
             queue=QueueKeeper(hub, QueueStore(engine), QueuePast(None), QueueLimits(10, 100)),
             closings=ClosingStore(engine),
             reservations=ReservationBook(engine, hub),
+            wheelhouse=Wheelhouse(folder / "wheelhouse"),
         )
         self._serving = ExitStack()
         port = self._serving.enter_context(serve_app(App(services, AllowedHosts("127.0.0.1"))))

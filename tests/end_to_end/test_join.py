@@ -22,7 +22,7 @@ def hub(lab: Lab) -> LoopbackHub:
 
 def join_line(hub: LoopbackHub) -> tuple[str, list[str]]:
     """Return the join token and the agent flags of the join command that the hub prints."""
-    line = hub.command("join-command", "--url", hub.url).stdout
+    line = hub.command("join-command", "--installed", "--url", hub.url).stdout
     echo, token, pipe, program, command, *flags = shlex.split(line)
     assert (echo, pipe, program, command) == ("echo", "|", "fleet-smi", "agent")
     return token, flags

@@ -24,11 +24,12 @@ wait_for curl -skfo /dev/null -H "Authorization: Bearer $token" $hub/api/v1/flee
 curl -skgo /dev/null -w '%{http_code}' https://[::1]:7070/healthz | said ipv6
 
 line=$(fleet_smi hub join-command --url $hub 2>/opt/shared/limits)
-# The printed line, with the service in the place of the agent.
-eval "${line/fleet-smi agent/fleet_smi service install agent}" 2>&1 | said agent
+PATH=/opt/fleet-smi/bin:$PATH sh -c "$line" 2>&1 | said agent
 wait_for sh -c "/opt/fleet-smi/bin/python -m fleet_smi nodes | grep -q push"
 fleet_smi nodes | said nodes
-ps -eo user,args | grep '[f]leet_smi' | said processes
+ps -eo user,args | grep '[f]leet.smi' | said processes
+fleet-smi agent upgrade 2>&1 | said upgrade
+cat /etc/fleet-smi/agent.env | said agent_variables
 
 useradd -m alice
 runtime=/run/user/$(id -u alice)
@@ -42,7 +43,7 @@ systemctl reload fleet-smi-hub
 wait_for curl -skfo /dev/null $hub/healthz
 systemctl show -p ActiveState -p NRestarts fleet-smi-hub | said reloaded
 stat -c '%U %a' /var/lib/fleet-smi/hub/hub.db | said owner
-fleet_smi service uninstall agent && fleet_smi service uninstall hub
+fleet-smi service uninstall agent && fleet_smi service uninstall hub
 systemctl is-active fleet-smi-hub fleet-smi-agent | said uninstalled
 
 rm /etc/fleet-smi/fleet-smi.toml
@@ -52,6 +53,10 @@ service() { as_alice /opt/fleet-smi/bin/python -m fleet_smi service "$@" hub --u
 service install | said user_installed
 wait_for curl -sfo /dev/null http://localhost:7070/healthz
 ps -eo user,args | grep '[f]leet_smi hub' | said user_processes
+line=$(as_alice /opt/fleet-smi/bin/python -m fleet_smi hub join-command --url http://localhost:7070)
+as_alice env PATH=/opt/fleet-smi/bin:$PATH sh -c "$line" 2>&1 | said user_agent
+ps -eo user,args | grep '[f]leet-smi agent' | said user_agent_processes
+as_alice systemctl --user disable --now fleet-smi-agent
 service uninstall | said user_removed
 as_alice systemctl --user is-active fleet-smi-hub | said user_state
 """
@@ -71,12 +76,16 @@ def test_the_documented_services_run_under_a_real_systemd(tmp_path: Path) -> Non
     assert "sudo fleet-smi hub token add --role viewer" in said["installed"]
     assert '"no_viewers"' in said["refused"]
     assert said["ipv6"] == "200"
-    # The join line works as a service, and its token is nowhere to be seen.
+    # The join line installs a service, and its token is nowhere to be seen.
     assert "valid for 24 hours and 100 machines" in said["limits"]
     assert "fleet-smi-agent.service is running" in said["agent"]
+    assert "joined as " in said["agent"], said["agent"]
+    assert ": a system service, fleet-smi" in said["agent"]
     assert " push " in said["nodes"]
-    assert "fsmi_join_" not in said["processes"]
-    assert {line.split()[0] for line in said["processes"].splitlines()} >= {"fleet-s+"}
+    assert "fsmi_join_" not in said["processes"] + said["agent_variables"]
+    (agent,) = [line for line in said["processes"].splitlines() if line.endswith("-smi agent")]
+    assert agent.startswith("fleet-s+ /opt/fleet-smi-agent/")
+    assert "the agent has the hub's version already" in said["upgrade"]
     # Beside the service, a user without sudo is told so, and gets no hub of their own.
     refusals = re.findall(r"run `sudo fleet-smi hub (\S+) …`", said["without_sudo"])
     assert refusals == ["token", "token", "user", "join-command"], said["without_sudo"]
@@ -87,5 +96,7 @@ def test_the_documented_services_run_under_a_real_systemd(tmp_path: Path) -> Non
     # A user does the same without root.
     assert "loginctl enable-linger" in said["user_installed"]
     assert said["user_processes"].startswith("alice ")
+    assert ": your user's service, fleet-smi" in said["user_agent"], said["user_agent"]
+    assert said["user_agent_processes"].startswith("alice ")
     assert "is removed" in said["user_removed"]
     assert said["user_state"] == "inactive\n"

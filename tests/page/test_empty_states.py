@@ -25,7 +25,8 @@ def test_an_admin_of_an_empty_hub_gets_the_lines_to_run(hub: ThreadedHub, page: 
     sign_in(page, hub, ADMIN)
     page.get_by_role("button", name="Create join command").click()
     lines = page.get_by_role("main").locator("code")
-    expect(lines.filter(has_text="pip install fleet-smi")).to_be_visible()
+    expect(lines.filter(has_text="sha256sum -c")).to_be_visible()
+    expect(lines.filter(has_text="fleet-smi join gpu01 gpu02 'lab-*'")).to_be_visible()
     expect(lines.filter(has_text="| fleet-smi agent --to")).to_be_visible()
     expect(lines.filter(has_text="| sudo fleet-smi service install agent --to")).to_be_visible()
 

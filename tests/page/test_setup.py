@@ -1,5 +1,7 @@
 """The set-up page: join commands, names and removal of nodes, tokens."""
 
+from hashlib import sha256
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -29,6 +31,10 @@ def test_the_join_command_works(hub: ThreadedHub, setup: Page) -> None:
     line = setup.locator("code").filter(has_text="| fleet-smi agent").inner_text()
     arguments = line.split()
     assert arguments[3:7] == ["fleet-smi", "agent", "--to", hub.url]
+    # The line to paste has the checksum of the script that the hub serves.
+    script = hub.request("GET", "/install").body
+    install = setup.locator("code").filter(has_text="sha256sum -c").inner_text()
+    assert install.endswith(f"{sha256(script).hexdigest()} {hub.url}")
     expect(setup.get_by_text("valid for 24 hours and 100 machines")).to_be_visible()
     expect(setup.get_by_text("Waiting for the first machine")).to_be_visible()
     hub.join_and_report(snapshot(gpu(0, uuid="GPU-new"), node="new"))

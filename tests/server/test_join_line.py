@@ -2,11 +2,12 @@
 
 import shlex
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from fleet_smi.server.join_line import describe_limits, join_command
+from fleet_smi.server.join_line import describe_limits, install_command, join_command
 
 
 def test_the_join_command_is_valid_for_an_agent() -> None:
@@ -43,3 +44,39 @@ def test_nothing_in_the_join_line_is_run_by_the_shell(tmp_path: Path, evil: str)
     )
     assert done.stdout == f"{evil}\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def run_line(line: str, folder: Path, served: bytes) -> subprocess.CompletedProcess[str]:
+    """Run an install line where `curl` writes this script, and stands for the network."""
+    (folder / "served").write_bytes(served)
+    curl = folder / "curl"
+    curl.write_text(f'#!/bin/sh\nwhile [ $# -gt 2 ]; do shift; done\ncp {folder}/served "$1"\n')
+    curl.chmod(0o755)
+    env = {"PATH": f"{folder}:/usr/bin:/bin", "TMPDIR": str(folder)}
+    return subprocess.run(
+        ["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("evil", ["http://x; touch pwned", "$(touch pwned)", "'\n"])
+def test_the_install_line_runs_the_script_of_its_checksum_and_nothing_else(
+    tmp_path: Path, evil: str
+) -> None:
+    script = b'read token; echo "$token"; printf "%s\\n" "$@"\n'
+    line = install_command(evil, evil.strip(), sha256(script).hexdigest(), evil)
+    done = run_line(line, tmp_path, script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{evil.strip()}\n{evil}\n--fingerprint\n{evil}\n--insecure-http\n"
+    tampered = run_line(line, tmp_path, script + b"echo more\n")
+    assert (tampered.returncode, tampered.stdout) == (1, "")
+    assert "FAILED" in tampered.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"curl", "served"}
+
+
+def test_a_line_for_a_hub_without_tls_says_so() -> None:
+    plain = install_command("http://gpuhub:7070", "t", "0" * 64)
+    assert plain.endswith("http://gpuhub:7070 --insecure-http")
+    for url in ("http://127.0.0.1:7070", "https://gpu.example.org:443/gpus"):
+        line = install_command(url, "t", "0" * 64)
+        assert line.endswith(f" {url}")
+        assert "-fsSk" not in line

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fleet_smi.cli import wheelhouse
 from fleet_smi.cli.access_lists import print_json, print_tokens, print_users
 from fleet_smi.errors import UsageError
 
@@ -27,6 +28,7 @@ _MODULES = (
     "fleet_smi.cli.join_address",
     "fleet_smi.hub.tokens",
     "fleet_smi.hub.users",
+    "fleet_smi.server.install_script",
     "fleet_smi.wire.json",
     "sqlalchemy.dialects.sqlite.pysqlite",
 )
@@ -44,9 +46,13 @@ def add_parsers(actions: Any) -> None:
     join.add_argument(
         "--url", help="the hub's URL for nodes (default: hub.public_url, else this machine's name)"
     )
+    join.add_argument(
+        "--installed", action="store_true", help="for nodes that have fleet-smi: only the agent"
+    )
     _add_limits(join, _JOIN_LIFETIME, _JOIN_USES)
     _add_state(join)
     join.set_defaults(handler=_join_command)
+    wheelhouse.add_parser(actions, _add_state)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     cluster_modules = _CLUSTER_MODULES if args.settings.hub.cluster else ()
     _become_owner(folder, (*_MODULES, *cluster_modules))
     # Access may be granted before the hub's first start; the others need an existing state.
-    if args.handler not in (_add_token, _add_user, _join_command):
+    if args.handler not in _BEFORE_FIRST_START:
         _require_state(args)
     elif not has_run_hub(folder):
         _notice(f"no hub has run in {folder} yet: this counts for one that will")
@@ -238,7 +244,8 @@ def _set_password(args: argparse.Namespace) -> None:
 def _join_command(args: argparse.Namespace) -> None:
     from fleet_smi.cli.join_address import join_address
     from fleet_smi.model.units import parse_duration
-    from fleet_smi.server.join_line import join_command
+    from fleet_smi.server.install_script import script_checksum
+    from fleet_smi.server.join_line import install_command, join_command
 
     address = join_address(args.settings, args.url)
     lifetime_seconds, uses = parse_duration(args.expires), args.uses
@@ -248,7 +255,11 @@ def _join_command(args: argparse.Namespace) -> None:
         )
     limits = _join_limits(args)
     _notice(f"run this line on each node; its token {issued.id} is {limits}:")
-    print(join_command(address.url, issued.secret, address.fingerprint))
+    sha256 = None if args.installed else script_checksum(wheelhouse.open_wheelhouse(args))
+    if sha256 is None:
+        print(join_command(address.url, issued.secret, address.fingerprint))
+    else:
+        print(install_command(address.url, issued.secret, sha256, address.fingerprint))
 
 
 def _tokens(args: argparse.Namespace) -> AbstractContextManager["TokenStore"]:
@@ -303,3 +314,7 @@ def _password() -> str:
 
 def _notice(text: str) -> None:
     print(f"fleet-smi: {text}", file=sys.stderr)
+
+
+_BEFORE_FIRST_START = (_add_token, _add_user, _join_command, wheelhouse.run_wheelhouse)
+"""What is done before a hub has run; the others need its state."""

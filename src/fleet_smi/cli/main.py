@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "up": "run a hub, this machine and the web page in one process",
     "hub": "run the hub; manage its tokens and users",
     "agent": "report this machine to a hub, a shared folder or a pipe",
+    "join": "install the agent on machines over ssh, and let them join the hub",
     "ssh": "trust the host keys of nodes that are read over ssh",
     "doctor": "check this machine and suggest fixes",
     "capture": "write what this machine's drivers and tools say, scrubbed, for a bug report",

@@ -94,6 +94,7 @@ class CredentialCache:
         self._has_viewer_token = False
         self._node_digests: dict[str, bytes] = {}
         self._revoked: dict[bytes, Token] = {}
+        self._join_tokens: dict[bytes, Token] = {}
         self._users: dict[str, tuple[UserRole, str]] = {}
         self._used: set[str] = set()
         self._never_used: set[str] = set()
@@ -117,6 +118,11 @@ class CredentialCache:
     def revoked_node(self, token: str) -> Token | None:
         """The credential of a node that was revoked; `None` for any other token."""
         return self._revoked.get(credential_digest(token))
+
+    def is_join_token(self, token: str) -> bool:
+        """Whether a node could join with this token now."""
+        known = self._join_tokens.get(credential_digest(token))
+        return known is not None and not known.invalid_reason(self._clock())
 
     def identify_token(self, token: str) -> Identity | None:
         """The identity of a token; `None` if it is unknown, expired or revoked."""
@@ -277,6 +283,9 @@ class CredentialCache:
         self._has_viewer_token = any(token.role in ("viewer", "admin") for token in tokens.values())
         self._node_digests = {
             token.node_id: digest for digest, token in tokens.items() if token.node_id
+        }
+        self._join_tokens = {
+            digest: token for digest, token in tokens.items() if token.role == "join"
         }
         entries = [_entry(digest, token, self._users) for digest, token in tokens.items()]
         self._entries = {entry.digest: entry for entry in entries if entry} | self._local_admin

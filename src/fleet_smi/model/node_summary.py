@@ -47,11 +47,16 @@ class NodeSummary(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
 
 
 class FleetOverview(Struct, frozen=True, kw_only=True):
-    """The fleet at one moment, one row per node."""
+    """The fleet at one moment, one row per node.
+
+    `behind` are the ids of nodes whose agent is older than the hub, which is of `hub_version`.
+    """
 
     taken_at: float
     summary: Summary
     nodes: tuple[NodeSummary, ...]
+    hub_version: str | None = None
+    behind: tuple[str, ...] = ()
 
     @property
     def gpu_count(self) -> int:

@@ -33,6 +33,8 @@ from fleet_smi.hub.sites.site_settings import read_sites
 from fleet_smi.hub.sites.sites import Sites
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.hub.sources.push import PushSource
+from fleet_smi.hub.wheelhouse import FOLDER as WHEELHOUSE_FOLDER
+from fleet_smi.hub.wheelhouse import Wheelhouse
 from fleet_smi.model.hub_problems import ProblemKind
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.paths import ensure_private_folder
@@ -116,6 +118,7 @@ class HubServer:
             self.hub.fleet.views.set_closings(self.closings.current)
             self.reservations = ReservationBook(self._engine, self.hub)
             self.exporters = build_exporters(stack, settings, self.hub, self.state_folder)
+            self.wheelhouse = Wheelhouse(self.state_folder / WHEELHOUSE_FOLDER)
             self.problems = self._problem_report(parts.node_store)
             for exporter in self.exporters.values():
                 exporter.own_metrics = self._own_metrics
@@ -255,6 +258,7 @@ class HubServer:
             closings=self.closings,
             reservations=self.reservations,
             own_metrics=self._own_metrics,
+            wheelhouse=self.wheelhouse,
         )
         if services.history is not None:
             services.history.yield_to_reports = services.backpressure.yield_to_reports

@@ -1,11 +1,20 @@
-"""The command line that lets a node join, with a token that does not stay visible there."""
+"""The command lines that let a node join, with a token that does not stay visible there."""
 
 import re
 import shlex
+from urllib.parse import urlsplit
 
+from fleet_smi.config.ip_addresses import is_loopback
 from fleet_smi.model.units import format_duration, pluralize
 
 _HOUR = 3600.0
+# $0 is the checksum of the script, $1 the hub's URL. The agent ignores proxies, and so does this.
+# A certificate that is pinned is not checked here: the checksum tells the right script.
+_FETCH_AND_RUN = """\
+f=$(mktemp) && trap "rm -f $f" EXIT && \
+if command -v curl >/dev/null; then curl -fsS{curl} --noproxy "*" -o "$f" "$1/install"; \
+else wget -q{wget} --no-proxy -O "$f" "$1/install"; fi && \
+echo "$0  $f" | sha256sum -c - >&2 && sh "$f" "$@\""""
 
 
 def join_command(url: str, join_token: str, fingerprint: str | None = None) -> str:
@@ -17,6 +26,29 @@ def join_command(url: str, join_token: str, fingerprint: str | None = None) -> s
     pin = [] if fingerprint is None else ["--fingerprint", fingerprint]
     agent = shlex.join(["fleet-smi", "agent", "--to", url, "--join-file", "-", *pin])
     return f"echo {shlex.quote(join_token)} | {agent}"
+
+
+def install_command(
+    url: str, join_token: str, script_sha256: str, fingerprint: str | None = None
+) -> str:
+    """The command line to paste on a node that has no fleet-smi: it gets it from the hub.
+
+    It runs the hub's install script if that has this checksum. Where the hub has no TLS, the line
+    says so.
+    """
+    unchecked = ("k", " --no-check-certificate") if fingerprint else ("", "")
+    script = _FETCH_AND_RUN.format(curl=unchecked[0], wget=unchecked[1])
+    flags = [] if fingerprint is None else ["--fingerprint", fingerprint]
+    if is_insecure(url):
+        flags.append("--insecure-http")
+    run = f"sh -c {shlex.quote(script)} {shlex.join([script_sha256, url, *flags])}"
+    return f"echo {shlex.quote(join_token)} | {run}"
+
+
+def is_insecure(url: str) -> bool:
+    """Whether what is sent to this URL crosses a network unencrypted."""
+    parts = urlsplit(url)
+    return parts.scheme != "https" and not is_loopback(parts.hostname or "")
 
 
 def with_port(url: str) -> str:

@@ -13,6 +13,7 @@ from fleet_smi.hub.problems import ProblemReport
 from fleet_smi.hub.queue.keeper import QueueKeeper
 from fleet_smi.hub.reservations import ReservationBook
 from fleet_smi.hub.sources.push import PushSource
+from fleet_smi.hub.wheelhouse import Wheelhouse
 from fleet_smi.model.command_visibility import CommandVisibility
 from fleet_smi.server.auth import AccessControl
 from fleet_smi.server.backpressure import Backpressure
@@ -46,5 +47,6 @@ class Services(Struct, frozen=True, kw_only=True):
     closings: ClosingStore
     reservations: ReservationBook
     own_metrics: Callable[[], OwnMetrics]
+    wheelhouse: Wheelhouse
     energy_price: float | None = None
     currency: str | None = None

@@ -1,6 +1,13 @@
 // Generated from the hub's OpenAPI document by web/generate_types.py. Do not edit.
 // After a change to the API run: python web/build.py types
 
+export interface AgentState {
+  hub_version: string;
+  now: number;
+  agent_version: string | null;
+  reported_at: number | null;
+}
+
 export interface BookingCheck {
   conflicts: Conflict[];
   free_gpus: number | null;
@@ -119,6 +126,8 @@ export interface FleetOverview {
   taken_at: number;
   summary: Summary;
   nodes: NodeSummary[];
+  hub_version: string | null;
+  behind: string[];
 }
 
 export interface FleetPage {
@@ -267,6 +276,7 @@ export interface Jobs {
 export interface JoinLine {
   id: string;
   line: string;
+  install_line: string | null;
   limits: string;
 }
 

@@ -1,6 +1,6 @@
 // Texts of the setup page.
 
-import type { Token } from "../feed/types";
+import type { JoinLine, Token } from "../feed/types";
 import type { Node } from "../state/fleet";
 import { duration, plural } from "./format";
 import { modelNames } from "./grid";
@@ -33,6 +33,15 @@ export function tokenUse({ used_at, expires_at, uses_left, created_at }: Token, 
 }
 
 export const INSTALL_COMMAND = "pip install fleet-smi";
+export const SSH_COMMAND = "fleet-smi join gpu01 gpu02 'lab-*'";
+
+/** What the line to paste does, and how long it is valid. */
+export function pasteNote(made: JoinLine | null): string {
+  const does = "Installs the agent from this hub, joins, and starts it as a service: for the machine as root, else for you. Python 3.10 or newer, no internet.";
+  if (made === null) return does;
+  const valid = `It is shown only once, and ${made.limits}.`;
+  return made.install_line === null ? `Python 3.10 or newer, no root. ${valid}` : `${does} ${valid} The long number is the checksum of the script that it runs.`;
+}
 
 /** The command that runs the agent of a join command as a service. */
 export function serviceCommand(joinCommand: string): string {

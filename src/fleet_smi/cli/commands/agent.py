@@ -25,6 +25,7 @@ EXAMPLES = """\
   fleet-smi agent --drop /nfs/gpu-status
   fleet-smi agent --drop /nfs/gpu-status --once --jitter 20     (from cron)
   fleet-smi agent --stdout --once
+  sudo fleet-smi agent upgrade                     to the hub's version
 """
 _SETTING_FLAGS = (
     "join",
@@ -61,10 +62,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--once", action="store_true", help="send one sample, then exit")
     add("--jitter", type=float, default=0.0, metavar="SECONDS", help="with --once: random delay")
     add("--state", metavar="DIR", help="folder for unsent samples and the credential")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    upgrade = actions.add_parser("upgrade", help="take the hub's version; back if it fails")
+    upgrade.add_argument(
+        "--wait", type=float, metavar="SECONDS", default=60.0, help="until it reports (60)"
+    )
+    upgrade.add_argument("--insecure-http", action="store_true", help="accept it unencrypted")
 
 
 def run(args: argparse.Namespace) -> int:
     """Report until a signal; with `--once`, raise `DeliveryError` if the report fails."""
+    if args.action == "upgrade":
+        # Not with the others: an agent that runs needs none of it.
+        from fleet_smi.cli import agent_upgrade
+
+        return agent_upgrade.run(args)
     if args.jitter and not args.once:
         raise UsageError("--jitter needs --once: a running agent has its own jitter")
     args.join = take_join_token(args)

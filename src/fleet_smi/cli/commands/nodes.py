@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
             "problems": view.problems,
             "refused": view.refused,
             "closings": _closings(fleet),
+            "behind": _overview(fleet)[0].behind,
         }
         sys.stdout.write(to_json(document, pretty=True).decode() + "\n")
         fleet_source.require_answer(fleet)

@@ -2,19 +2,28 @@
 
 import argparse
 import grp
+import os
 import pwd
 import re
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-import fleet_smi
 from fleet_smi import config
-from fleet_smi.cli.atomic_write import write_file
+from fleet_smi.cli.background_agent import background_agent
 from fleet_smi.cli.join_token import add_join_arguments, take_join_token
+from fleet_smi.cli.service_join import SYSTEM_STATE, join_hub
+from fleet_smi.cli.service_program import own_program, program_files, require_reachable
 from fleet_smi.cli.service_scope import SYSTEM, ServiceScope, require_manager, user_scope
+from fleet_smi.cli.service_steps import (
+    RemoveFile,
+    RunCommand,
+    Step,
+    WriteFile,
+    describe_step,
+    run_steps,
+)
 from fleet_smi.cli.systemd_units import (
     STATE_DIR,
     ServiceUnit,
@@ -40,31 +49,6 @@ EXAMPLES = """\
 _DEFAULT_USER = "fleet-smi"
 _GROUPS = ("video", "render")
 _USER_NAME = r"[a-z_][a-z0-9_-]{0,31}"
-_SEARCHABLE = 0o001  # on a folder, execute permission is permission to enter it
-
-
-class WriteFile(NamedTuple):
-    """A file to write."""
-
-    path: str
-    text: str
-    mode: int
-
-
-class RemoveFile(NamedTuple):
-    """A file to remove, if it exists."""
-
-    path: str
-
-
-class RunCommand(NamedTuple):
-    """A program to run; `failure` is the error if it fails, by default what it printed."""
-
-    command: Sequence[str]
-    failure: str | None = None
-
-
-Step = WriteFile | RemoveFile | RunCommand
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--to", metavar="URL", help="agent: the hub to report to")
     add_join_arguments(parser, "agent: ")
     add("--fingerprint", metavar="SHA256", help="agent: the hub's certificate fingerprint")
+    add("--join-first", action="store_true", help="agent: join now; a refusal installs nothing")
     add("--user", action="store_true", help="for this user, without root")
+    add("--background", action="store_true", help="agent: without systemd, started again by cron")
     add("--user-name", metavar="USER", default=_DEFAULT_USER, help="user it runs as (fleet-smi)")
     add("--dry-run", action="store_true", help="print the files and commands, change nothing")
 
@@ -83,8 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the steps, or print them."""
     name = unit_name(args.role)
-    scope = user_scope() if args.user else SYSTEM
+    scope = user_scope() if args.user or (args.background and os.geteuid() != 0) else SYSTEM
     args.join = take_join_token(args)
+    if args.background:
+        return _run_background(args, scope)
     if args.action == "install":
         if args.role == "hub":
             require_extra("hub", "a hub")
@@ -92,14 +80,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         steps = list(uninstall_steps(args.role, scope))
     if args.dry_run:
-        sys.stdout.write("".join(map(_describe, steps)))
+        sys.stdout.write("".join(map(describe_step, steps)))
         return 0
     require_manager(scope)
     is_packaged = scope.has_packaged_unit(name)
     if args.action == "uninstall" and not (is_packaged or Path(scope.unit_path(name)).exists()):
         raise Unmet(f"{name} is not installed")
     if args.action == "install" and not scope.is_user:
-        require_reachable(_program_files())
+        require_reachable(program_files())
+    if args.action == "install" and args.join_first:
+        print(_join_first(args, scope))
+        steps = list(install_steps(args, scope))  # without the token, which has been used
     run_steps(steps, systemd.run)
     if args.action == "install":
         print(f"{name} is running; `{_log_command(name, scope)}` shows its log")
@@ -108,6 +99,65 @@ def run(args: argparse.Namespace) -> int:
         print(f"{name} is stopped and disabled; its package and its data are still there")
     else:
         print(f"{name} is removed; its data is still there")
+    return 0
+
+
+def _join_first(args: argparse.Namespace, scope: ServiceScope) -> str:
+    """Join while no agent runs; start the one that ran again if that fails."""
+    name = unit_name(args.role)
+    state, user = _agent_state(args, scope), None if scope.is_user else args.user_name
+    if user is not None and not _has_user(user):
+        systemd.run(_useradd_command(user))
+    with suppress(Unmet):  # it may not be installed
+        systemd.run((*scope.systemctl, "stop", name))
+    try:
+        return _join(args, state, user)
+    except Unmet:
+        with suppress(Unmet):
+            systemd.run((*scope.systemctl, "start", name))
+        raise
+
+
+def _join(args: argparse.Namespace, state: str, user: str | None) -> str:
+    if not args.to or not args.join:
+        raise UsageError("--join-first needs --to URL and --join-file FILE")
+    was_joined = join_hub(own_program(), args.to, args.fingerprint, args.join, state, user)
+    args.join = None
+    return "already joined" if was_joined else "joined"
+
+
+def _agent_state(args: argparse.Namespace, scope: ServiceScope) -> str:
+    state = _service_settings(args, scope).values["agent.state"]
+    is_default = state.origin == DEFAULT_ORIGIN and os.geteuid() == 0
+    return SYSTEM_STATE if is_default else str(state.value)
+
+
+def _run_background(args: argparse.Namespace, scope: ServiceScope) -> int:
+    """Install, or remove, the agent that runs without systemd."""
+    if args.role != "agent" or args.dry_run:
+        raise UsageError("--background is for an agent, and has no --dry-run")
+    settings = _service_settings(args, scope) if args.action == "install" else None
+    state = _agent_state(args, scope)
+    agent = background_agent(scope, args.user_name, state)
+    if settings is None:
+        agent.uninstall()
+        print("the agent has ended and is no longer started; its data is still there")
+        return 0
+    if agent.user is not None and not _has_user(agent.user):
+        systemd.run(_useradd_command(agent.user))
+    was_running = agent.stop()
+    try:
+        if args.join_first:
+            print(_join(args, state, agent.user))
+    except Unmet:
+        if was_running:
+            agent.restart()
+        raise
+    command = (*own_program(), "agent", *(("--config", args.config) if args.config else ()))
+    is_in_cron = agent.install(command, _variables(args), state)
+    print(f"the agent runs in the background; its log is {agent.log}")
+    if not is_in_cron:
+        print(f"there is no cron here: have {agent.script} run when the machine starts")
     return 0
 
 
@@ -128,30 +178,6 @@ def _next_steps(args: argparse.Namespace, scope: ServiceScope) -> Iterator[str]:
         yield f"  {sudo}fleet-smi hub user add NAME             to log in on its page"
         yield f"  {sudo}fleet-smi hub token add --role viewer   for commands and programs"
     yield f"  {sudo}fleet-smi hub join-command              the line to run on each node"
-
-
-def run_steps(
-    steps: Sequence[Step], run_command: Callable[[Sequence[str]], None], root: Path = Path("/")
-) -> None:
-    """Run the steps in order, with files below `root`; stop at the first failure."""
-    for step in steps:
-        if isinstance(step, RunCommand):
-            _run_command(step, run_command)
-            continue
-        path = root / step.path.removeprefix("/")
-        if isinstance(step, WriteFile):
-            write_file(path, step.text, step.mode, replace=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _run_command(step: RunCommand, run_command: Callable[[Sequence[str]], None]) -> None:
-    try:
-        run_command(step.command)
-    except Unmet:
-        if step.failure is None:
-            raise
-        raise Unmet(step.failure) from None
 
 
 def install_steps(args: argparse.Namespace, scope: ServiceScope = SYSTEM) -> Iterator[Step]:
@@ -216,7 +242,7 @@ def _service(args: argparse.Namespace, settings: SettingsLayer, scope: ServiceSc
     own_state = None if state.origin == DEFAULT_ORIGIN else state.value
     drop = settings.values["agent.drop"].value if args.role == "agent" else None
     config_flag = ("--config", args.config) if args.config else ()
-    command = (*_program(), args.role, *config_flag)
+    command = (*own_program(), args.role, *config_flag)
     env_file = scope.env_path(args.role)
     if scope.is_user:
         return ServiceUnit(role=args.role, command=command, user=None, env_file=env_file)
@@ -247,28 +273,6 @@ def _variables(args: argparse.Namespace) -> dict[str, str]:
     return {f"FLEET_SMI_AGENT_{key}": value for key, value in flags.items() if value is not None}
 
 
-def _program() -> tuple[str, ...]:
-    """Return the command line of this installation, by absolute path."""
-    script = Path(sys.executable).with_name("fleet-smi")
-    return (str(script),) if script.is_file() else (sys.executable, "-m", "fleet_smi")
-
-
-def _program_files() -> tuple[str, ...]:
-    """Return the files the service's user must reach: interpreter, package and command."""
-    return (str(Path(sys.executable).resolve()), fleet_smi.__file__, _program()[0])
-
-
-def require_reachable(files: Sequence[str]) -> None:
-    """Raise `Unmet` if a file is in a folder that other users may not enter."""
-    for file in files:
-        for folder in Path(file).parents:
-            if not folder.stat().st_mode & _SEARCHABLE:
-                raise Unmet(
-                    f"the service cannot run {file}: {folder} is closed to other users; "
-                    "install fleet-smi where all can read it, like a venv in /opt/fleet-smi"
-                )
-
-
 def _has_user(name: str) -> bool:
     try:
         pwd.getpwnam(name)
@@ -289,15 +293,3 @@ def _useradd_command(name: str) -> tuple[str, ...]:
     nologin = "/usr/sbin/nologin"
     home = ("--home-dir", STATE_DIR, "--no-create-home")
     return ("useradd", "--system", "--user-group", *home, "--shell", nologin, name)
-
-
-def _describe(step: Step) -> str:
-    """Return a step as `--dry-run` prints it."""
-    if isinstance(step, RunCommand):
-        return f"# run\n{shlex.join(step.command)}\n\n"
-    if isinstance(step, RemoveFile):
-        return f"# remove {step.path}\n\n"
-    # A file that only root may read holds a token: a preview is often pasted elsewhere.
-    secret = step.mode & 0o077 == 0
-    text = "(holds a token: not shown)\n" if secret else step.text
-    return f"# write {step.path} (mode {step.mode:04o})\n{text}\n"

@@ -76,7 +76,8 @@ def _print_instructions(server: "HubServer", settings: "Settings") -> None:
     from fleet_smi.cli.join_address import join_address
     from fleet_smi.config.ip_addresses import is_loopback
     from fleet_smi.hub.tokens import JOIN_LIFETIME_SECONDS, JOIN_MAX_USES
-    from fleet_smi.server.join_line import describe_limits, join_command
+    from fleet_smi.server.install_script import script_checksum
+    from fleet_smi.server.join_line import describe_limits, install_command, join_command
 
     print(f"running: open  {server.url}  or run  fleet-smi --hub {server.url}")
     if is_loopback(settings.hub.listen.host):
@@ -84,7 +85,12 @@ def _print_instructions(server: "HubServer", settings: "Settings") -> None:
     else:
         join = server.credentials.tokens.add("join", "made by `fleet-smi up`")
         address = join_address(settings, None)
-        line = join_command(address.url, join.secret, address.fingerprint)
+        sha256 = script_checksum(server.wheelhouse)
+        line = (
+            join_command(address.url, join.secret, address.fingerprint)
+            if sha256 is None
+            else install_command(address.url, join.secret, sha256, address.fingerprint)
+        )
         limits = describe_limits(JOIN_LIFETIME_SECONDS, JOIN_MAX_USES)
         print(f"to add machines, run this line on each ({limits}):\n  {line}")
         print(f"users put this in ~/.config/fleet-smi/fleet-smi.toml:\n{_client_settings(address)}")

@@ -30,6 +30,8 @@ ROUTES: tuple[str, ...] = (
     "fleet_smi.server.routes.reports",
     "fleet_smi.server.routes.join",
     "fleet_smi.server.routes.identity",
+    "fleet_smi.server.routes.agent",
+    "fleet_smi.server.routes.install",
     "fleet_smi.server.routes.join_command",
     "fleet_smi.server.routes.tokens",
     "fleet_smi.server.routes.personal_tokens",

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from fleet_smi.hub.tokens import JOIN_MAX_USES
 from fleet_smi.model.units import parse_duration
 from fleet_smi.server.endpoint import Endpoint, RequestContext, json_response
-from fleet_smi.server.join_line import describe_limits, join_command, with_port
+from fleet_smi.server.install_script import script_checksum
+from fleet_smi.server.join_line import describe_limits, install_command, join_command, with_port
 
 
 class JoinLineRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,10 +21,13 @@ class JoinLineRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class JoinLine(Struct, frozen=True, kw_only=True):
-    """The command line, shown this once, the id to revoke its token by, and its limits."""
+    """The command lines, shown this once, the id to revoke their token by, and its limits."""
 
     id: str
     line: str
+    """For a node that has fleet-smi: it starts the agent."""
+    install_line: str | None = None
+    """For a node that has none: it installs it from the hub, joins, and starts it as a service."""
     limits: str
     """For people: "valid for 24 hours and 100 machines"."""
 
@@ -43,9 +47,11 @@ async def create_join_command(context: RequestContext) -> Response:
     # Through a proxy, the certificate that nodes see is the one of the proxy.
     is_proxied = services.access.is_trusted_proxy(context.peer)
     fingerprint = None if is_proxied else services.fingerprint
-    line = join_command(_hub_url(context), issued.secret, fingerprint)
-    limits = describe_limits(lifetime_seconds, max_uses)
-    return json_response(JoinLine(id=issued.id, line=line, limits=limits))
+    url, limits = _hub_url(context), describe_limits(lifetime_seconds, max_uses)
+    sha256 = await asyncio.to_thread(script_checksum, services.wheelhouse)
+    install = sha256 and install_command(url, issued.secret, sha256, fingerprint)
+    line = join_command(url, issued.secret, fingerprint)
+    return json_response(JoinLine(id=issued.id, line=line, install_line=install, limits=limits))
 
 
 def _hub_url(context: RequestContext) -> str:

@@ -5,8 +5,10 @@ from functools import partial
 from msgspec.structs import replace
 from starlette.responses import Response
 
+from fleet_smi import __version__
 from fleet_smi.hub.node_summaries import summarize_rows
 from fleet_smi.hub.query_threads import run_in_query_thread
+from fleet_smi.model.agent_versions import mark_behind
 from fleet_smi.model.node_summary import FleetOverview, parts_overview
 from fleet_smi.model.view_options import ViewOptions
 from fleet_smi.model.views import FleetParts
@@ -40,7 +42,8 @@ async def _live_overview(context: RequestContext) -> FleetOverview:
         async for node in iterate_cooperatively(services.summaries.rows(now), services.backpressure)
     ]
     rows = tuple([node.row for node in counted])
-    return FleetOverview(taken_at=now, summary=summarize_rows(counted), nodes=rows)
+    overview = FleetOverview(taken_at=now, summary=summarize_rows(counted), nodes=rows)
+    return mark_behind(overview, __version__)
 
 
 def _overview(fleet: FleetParts, options: ViewOptions) -> bytes:

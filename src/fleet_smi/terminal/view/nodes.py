@@ -1,6 +1,7 @@
 """Screen of `fleet-smi nodes`: one row per node, with its warnings and failures below."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from fleet_smi.model.closing import Closing, describe_closing
 from fleet_smi.model.hub_problems import Problems
@@ -19,6 +20,7 @@ _GAP = "  "
 _MAX_WIDTHS = {"NODE": 24, "GPUS": 24, "LABELS": 32}
 # Dropped on a narrow terminal, in this order; the name and the last report always stay.
 _DROPPABLE = ("ID", "LABELS", "AGENT", "DRIVER")
+_MAX_NAMES = 6
 _Line = list[Span]
 
 
@@ -40,7 +42,8 @@ def _table(fleet: FleetOverview, columns: int) -> list[_Line]:
     if not fleet.nodes:
         return [[(empty_fleet_message(fleet), None)]]
     names = make_names_unique({node.node_id: node.name for node in fleet.nodes})
-    table = [_cells(fleet, node, names[node.node_id]) for node in fleet.nodes]
+    behind = frozenset(fleet.behind)
+    table = [_cells(fleet, node, names[node.node_id], behind) for node in fleet.nodes]
     widths = _widths(table, columns)
     lines: list[_Line] = [*summary_lines(fleet, columns), [], [(_join(_HEADS, widths), "head")]]
     has_ids = bool(widths[_HEADS.index("ID")])
@@ -50,7 +53,22 @@ def _table(fleet: FleetOverview, columns: int) -> list[_Line]:
         if names[node.node_id] != node.name and not has_ids:
             lines += [[("    " + line, "dim")] for line in wrap(f"id {node.node_id}", columns - 4)]
         lines += _problem_lines(node, columns)
-    return lines
+    return lines + _behind_lines(fleet, names, columns)
+
+
+def _behind_lines(fleet: FleetOverview, names: Mapping[str, str], columns: int) -> list[_Line]:
+    """Return which agents are older than the hub, and how they are upgraded."""
+    if not fleet.behind:
+        return []
+    behind = [names[node_id] for node_id in fleet.behind if node_id in names]
+    shown = ", ".join(behind[:_MAX_NAMES]) + (", …" if len(behind) > _MAX_NAMES else "")
+    agents = f"{len(behind)} agents are" if len(behind) > 1 else "1 agent is"
+    text = (
+        f"{agents} older than the hub ({fleet.hub_version}): {shown}; run `fleet-smi join` with "
+        "their names here, or `sudo fleet-smi agent upgrade` on each"
+    )
+    lines: list[_Line] = [[(line, "warn")] for line in wrap(text, columns)]
+    return [[], *lines]
 
 
 def _hub_problem_lines(hub: Problems, now: float, columns: int) -> list[_Line]:
@@ -94,7 +112,9 @@ def _refused_lines(hub: Problems, now: float, columns: int) -> list[_Line]:
     return lines
 
 
-def _cells(fleet: FleetOverview, node: NodeSummary, name: str) -> tuple[str, ...]:
+def _cells(
+    fleet: FleetOverview, node: NodeSummary, name: str, behind: AbstractSet[str]
+) -> tuple[str, ...]:
     labels = ",".join(f"{key}={value}" for key, value in sorted(node.labels.items()))
     return (
         name,
@@ -102,7 +122,7 @@ def _cells(fleet: FleetOverview, node: NodeSummary, name: str) -> tuple[str, ...
         node.via or UNKNOWN,
         format_models(tuple(node.models.items()), "none"),
         node.driver_version or UNKNOWN,
-        node.agent_version or UNKNOWN,
+        f"{node.agent_version or UNKNOWN}{' behind' if node.node_id in behind else ''}",
         labels or UNKNOWN,
         node.node_id,
     )

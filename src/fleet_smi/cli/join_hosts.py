@@ -1,0 +1,150 @@
+"""Install the agent on many hosts over ssh at a time, and confirm at the hub that each reports."""
+
+import fnmatch
+import re
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from msgspec import Struct
+
+from fleet_smi.client.hub import HubClient
+from fleet_smi.errors import UsageError
+from fleet_smi.hub.ssh_hosts import expand_hosts, validate_host
+from fleet_smi.hub.ssh_session import ScriptResult, run_script
+from fleet_smi.model.node_summary import FleetOverview, NodeSummary
+
+_END = "FLEET_SMI_END_OF_SCRIPT"
+_CONFIRM_SECONDS = 20.0
+_POLL_SECONDS = 0.5
+_NAME = re.compile(r"joined as (\S+):")
+# In braces: the shell reads all of it before it runs any.
+_REMOTE = """\
+{{
+umask 077
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cat >"$folder/install" <<'{end}' || {{ echo "$folder: is the disk full?" >&2; exit 1; }}
+{script}{end}
+as=
+[ "$(id -u)" = 0 ] || {{ sudo -n true && as='sudo -n'; }} >/dev/null 2>&1
+echo {token} | $as sh "$folder/install" {flags}
+exit
+}}
+"""
+
+
+class JoinPlan(Struct, frozen=True, kw_only=True):
+    """What is run on each host, and how."""
+
+    script: bytes
+    url: str
+    fingerprint: str | None
+    token: str
+    is_insecure: bool
+    is_dry_run: bool
+    ssh_config: str | None
+    timeout_seconds: float
+
+    def remote_script(self) -> bytes:
+        """The script that installs, as root where that needs no password."""
+        flags = [self.url]
+        flags += [] if self.fingerprint is None else ["--fingerprint", self.fingerprint]
+        flags += ["--insecure-http"] if self.is_insecure else []
+        flags += ["--dry-run"] if self.is_dry_run else []
+        return _REMOTE.format(
+            end=_END,
+            script=self.script.decode(),
+            token=shlex.quote(self.token),
+            flags=shlex.join(flags),
+        ).encode()
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a host, in one line."""
+
+    host: str
+    is_good: bool
+    text: str
+    may_ask: bool = False
+
+
+def select_hosts(names: Sequence[str], nodes: FleetOverview, config: str | None) -> list[str]:
+    """The hosts; a pattern matches those of ssh_config and the nodes that the hub knows."""
+    hosts: dict[str, None] = {}
+    known = [node.name for node in nodes.nodes]
+    for name in (part for argument in names for part in argument.split(",") if part):
+        if not set(name) & set("*?"):
+            hosts[validate_host(name)] = None
+            continue
+        matching = fnmatch.filter(known, name.replace("[", "[[]"))
+        try:
+            matching = [*expand_hosts([name], config), *matching]
+        except UsageError:
+            if not matching:
+                raise
+        hosts.update(dict.fromkeys(map(validate_host, matching)))
+    return list(hosts)
+
+
+class HostJoiner:
+    """Runs a plan on hosts, several at a time."""
+
+    def __init__(self, plan: JoinPlan, client: HubClient) -> None:
+        self._plan = plan
+        self._client = client
+        self._lock = threading.Lock()  # a client has one connection
+        self._began_at = client.overview().taken_at
+
+    def join_all(self, hosts: Sequence[str], parallel: int) -> Iterator[Outcome]:
+        """Yield the outcome of each host when it is known."""
+        with ThreadPoolExecutor(parallel, "join") as pool:
+            futures = [pool.submit(self.join_host, host) for host in hosts]
+            for future in as_completed(futures):
+                yield future.result()
+
+    def join_host(self, host: str, *, may_ask: bool = False) -> Outcome:
+        """Install on one host; `may_ask` lets ssh ask at the terminal."""
+        plan = self._plan
+        result = run_script(
+            host,
+            plan.remote_script(),
+            config=plan.ssh_config,
+            timeout_seconds=plan.timeout_seconds,
+            may_ask=may_ask,
+        )
+        if not result.is_done or plan.is_dry_run:
+            return Outcome(host, result.is_done, result.text, result.may_ask)
+        return self._confirm(host, result)
+
+    def _confirm(self, host: str, result: ScriptResult) -> Outcome:
+        """Wait until the hub has a report of the node, and nothing against it."""
+        found = _NAME.search(result.text)
+        name = found[1] if found else host
+        nodes = self._wait_for(lambda node: _names(node.name, name) and self._is_new(node))
+        if not nodes:
+            return Outcome(
+                host, is_good=False, text=f"{result.text}; but no report of it has reached the hub"
+            )
+        # Two machines with one id: the hub says what to do on the clone.
+        cloned = [text for node in nodes for text in node.warnings if "machine-id" in text]
+        return Outcome(host, not cloned, "; but ".join([result.text, *cloned[:1]]))
+
+    def _is_new(self, node: NodeSummary) -> bool:
+        return node.reported_at is not None and node.reported_at >= self._began_at
+
+    def _wait_for(self, matches: Callable[[NodeSummary], bool]) -> list[NodeSummary]:
+        deadline = time.monotonic() + _CONFIRM_SECONDS
+        while True:
+            with self._lock:
+                nodes = [node for node in self._client.overview().nodes if matches(node)]
+            if nodes or time.monotonic() > deadline:
+                return nodes
+            time.sleep(_POLL_SECONDS)
+
+
+def _names(shown: str, name: str) -> bool:
+    """Whether two names are of one machine: one may have its domain."""
+    return shown == name or shown.partition(".")[0] == name.partition(".")[0]
