@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fleet_smi.model.candidates import Candidate
 
 DOCKER = "{docker}"
+_CONTAINER_PROGRAMS = ("docker", "podman", "nerdctl")
 
 
 def job_environment(
@@ -35,6 +36,19 @@ def job_environment(
         job["ONEAPI_DEVICE_SELECTOR"] = f"level_zero:{','.join(devices)}"
         job.pop("ZE_AFFINITY_MASK", None)
     return job
+
+
+def lost_environment(command: Sequence[str]) -> str | None:
+    """Return a warning where a command does not pass the environment on to what it runs."""
+    program = command[0].rpartition("/")[2]
+    if program not in _CONTAINER_PROGRAMS or "exec" not in command[1:]:
+        return None
+    if any("VISIBLE_DEVICES" in word or "ONEAPI_DEVICE_SELECTOR" in word for word in command):
+        return None
+    return (
+        f"{program} exec does not pass the environment on, and what runs there may use every GPU "
+        f"of its container: add -e CUDA_VISIBLE_DEVICES -e CUDA_DEVICE_ORDER after exec"
+    )
 
 
 def docker_devices(candidates: "Sequence[Candidate]") -> str:

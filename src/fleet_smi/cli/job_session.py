@@ -8,7 +8,12 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet_smi.cli.hub_presence import may_have_hub
-from fleet_smi.cli.job_environment import DOCKER, docker_devices, job_environment
+from fleet_smi.cli.job_environment import (
+    DOCKER,
+    docker_devices,
+    job_environment,
+    lost_environment,
+)
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import LeaseKeeper, WaitMessages, say
 from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
@@ -109,6 +114,8 @@ def take_and_run(
     if DOCKER in command:
         devices = docker_devices(leased.candidates)
         command = [devices if word == DOCKER else word for word in command]
+    if warning := lost_environment(command):
+        say(warning)
     if on_start is not None:
         on_start(leased)
     sys.stdout.flush()

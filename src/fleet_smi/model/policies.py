@@ -71,7 +71,7 @@ def _memory(
     device: Gpu | Instance, _verdict: Verdict, max_used_percent: float, _: Thresholds
 ) -> bool:
     used, total = used_memory(device), total_memory(device)
-    if used is None or total is None:
+    if used is None or total is None or _refuses_another(device):
         return False
     return used * 100 <= max_used_percent * total
 
@@ -93,8 +93,17 @@ def _context(
 ) -> bool:
     if verdict.state == "free":
         return True
+    if _refuses_another(device):
+        return False
     shared = isinstance(device, Gpu) and device.memory_shared
     return verdict.state == "held" and memory_level(device, thresholds, shared=shared) == "low"
+
+
+def _refuses_another(device: Gpu | Instance) -> bool:
+    """Whether the driver lets no second process on a device (exclusive-process mode)."""
+    if isinstance(device, Instance) or not device.processes:
+        return False
+    return (device.compute_mode or "").startswith("exclusive")
 
 
 POLICIES: dict[str, Policy] = {
