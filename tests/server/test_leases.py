@@ -27,3 +27,32 @@ def test_a_lease_is_in_the_view_of_the_hub_and_in_its_history(tmp_path: Path) ->
             periods = client.periods("1h", node="gpu04").rows[0].periods
     assert {period.state for period in periods} == {"leased"}
     assert periods[0].reason.startswith("taken by alice")
+
+
+def test_one_lease_after_another_is_two_periods_of_the_history(tmp_path: Path) -> None:
+    now = time.time()
+    leases = [
+        Lease(holder="alice", taken_at=now - 900, note="demo"),
+        Lease(holder="carol", taken_at=now - 600, note="final"),
+        Lease(holder="bob", taken_at=now - 300),
+    ]
+    snapshots = [
+        snapshot_now("gpu04", gpu(0, lease=one), taken_at=one.taken_at + 1 + after, sequence=number)
+        for number, (one, after) in enumerate([(one, at) for one in leases for at in (0.0, 100.0)])
+    ]
+    with ThreadedHub(tmp_path / "hub", hub__tls="self-signed") as hub:
+        hub.join_and_report(*snapshots)
+        with closing(HubClient(hub.url, fingerprint=hub.server.fingerprint)) as client:
+
+            def reasons() -> list[str]:
+                rows = client.periods("1h", node="gpu04").rows
+                periods = [each for row in rows for each in row.periods if each.state == "leased"]
+                return [each.reason for each in periods]
+
+            wait_until(lambda: len(reasons()) >= 3)
+            assert [each.partition(" 1 s ago")[0] for each in reasons()] == [
+                "taken by alice",
+                "taken by carol",
+                "taken by bob",
+            ]
+            assert [each.partition(": ")[2] for each in reasons()] == ["demo", "final", ""]

@@ -269,6 +269,7 @@ class DeviceStandings(Mapping[str, Standing]):
                 previous is None
                 or previous.group is not standing.group
                 or previous.ended is not standing.ended
+                or previous.window.lease_holder != standing.window.lease_holder
             ):
                 occupancy_changed.append(uuid)
             state, verdict = None if previous is None else previous.verdict.state, standing.verdict

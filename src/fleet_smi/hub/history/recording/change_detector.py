@@ -13,12 +13,13 @@ ProcessStarts = list[list[float | None]]
 class ChangeDetector:
     """Remembers the processes in one report of a node and compares later reports with it."""
 
-    __slots__ = ("_groups", "_starts", "_vacated")
+    __slots__ = ("_groups", "_lessees", "_starts", "_vacated")
 
     def __init__(self, change: FleetChange | None = None) -> None:
         self._groups: dict[str, ProcessGroup] = {} if change is None else _process_groups(change)
         self._starts: ProcessStarts = [] if change is None else _process_starts(change.snapshot)
         self._vacated: set[str] = set() if change is None else _vacated(change)
+        self._lessees: dict[str, str] = {} if change is None else _lessees(change)
 
     def has_same_processes(self, latest: Snapshot) -> bool:
         """Whether the latest report shows the same processes, judged by their start times.
@@ -37,6 +38,8 @@ class ChangeDetector:
             if current.group.pids != previous.pids or current.group.name != previous.name:
                 return False
             if current.has_use_ended is not (uuid in self._vacated):
+                return False
+            if current.window.lease_holder != self._lessees.get(uuid):
                 return False
         return True
 
@@ -66,6 +69,12 @@ def _process_groups(change: FleetChange) -> dict[str, ProcessGroup]:
 def _vacated(change: FleetChange) -> set[str]:
     """The devices that are called in use though their processes have ended."""
     return {uuid for uuid, standing in change.standings.items() if standing.has_use_ended}
+
+
+def _lessees(change: FleetChange) -> dict[str, str]:
+    """Who has leased which devices."""
+    found = {uuid: standing.window.lease_holder for uuid, standing in change.standings.items()}
+    return {uuid: holder for uuid, holder in found.items() if holder is not None}
 
 
 def _process_starts(snapshot: Snapshot) -> ProcessStarts:

@@ -9,7 +9,7 @@ from fleet_smi.model.fleet import State
 from fleet_smi.model.history import Holder
 from fleet_smi.model.mig import instance_weights
 from fleet_smi.model.people import HIDDEN_USER, compute_or_all_processes, owner
-from fleet_smi.model.snapshot import Gpu, Process
+from fleet_smi.model.snapshot import Gpu, Lease, Process
 from fleet_smi.model.verdict.hysteresis import Standing
 from fleet_smi.model.verdict.readings import is_display, is_service
 
@@ -30,7 +30,8 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     no such column. Its time is charged to its holders while it `is_in_use`. It counts as time in
     `charged_state` where that differs from its state. `skew` is the seconds by which the hub's
     clock is ahead of the node's, which the starts of its holders are by. Its holders are those of
-    before where they `could_not_be_listed`. While it is held, `idle_seconds` is for how long.
+    before where they `could_not_be_listed`. While it is held, `idle_seconds` is for how long; while
+    it is leased, `lease` says by whom and what for.
     """
 
     uuid: str
@@ -44,6 +45,7 @@ class DeviceUse(Struct, frozen=True, array_like=True, gc=False):
     skew: float = 0.0
     could_not_be_listed: bool = False
     idle_seconds: float | None = None
+    lease: tuple[str, str | None] | None = None
 
     @property
     def is_in_use(self) -> bool:
@@ -95,6 +97,7 @@ def _gpu_uses(
         may_be_hidden=not gpu.instances,
         charged_state="free" if gpu.instances and not unassigned else None,
         is_listed=gpu.processes is not None,
+        lease=gpu.lease,
     )
     for instance, weight in zip(gpu.instances, weights, strict=True):
         yield _device_use(
@@ -105,6 +108,7 @@ def _gpu_uses(
             busy_index=offsets[instance.uuid] + BUSY_INDEX,
             power_index=power_index,
             is_listed=instance.processes is not None,
+            lease=instance.lease,
         )
 
 
@@ -119,6 +123,7 @@ def _device_use(
     may_be_hidden: bool = True,
     charged_state: State | None = None,
     is_listed: bool = True,
+    lease: Lease | None = None,
 ) -> DeviceUse:
     verdict, state = standing.verdict, standing.verdict.state
     if standing.has_use_ended and standing.candidate is not None:
@@ -141,6 +146,7 @@ def _device_use(
         standing.window.skew,
         not is_listed and _was_listed_lately(standing),
         verdict.idle_seconds if verdict.state == "held" else None,
+        (lease.holder, lease.note) if verdict.state == "leased" and lease is not None else None,
     )
 
 

@@ -117,6 +117,7 @@ class OpenInterval(Struct, array_like=True):
         """Whether the device is still in this state with the same processes."""
         return (
             use.state == self.use.state
+            and use.lease == self.use.lease
             and use.weight == self.use.weight  # differs when MIG was reconfigured
             and len(use.holders) == len(self.occupants)
             and all(
