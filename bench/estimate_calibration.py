@@ -1,6 +1,6 @@
 """`python -m bench.estimate_calibration`: how often the estimate of the queue was right.
 
-A simulated month of eight people with different habits, of whom nothing is known at first. Every
+Simulated months of eight people with different habits, of whom nothing is known at first. Every
 hour somebody asks when 1, 2, 4 or 8 GPUs of a node will be free; what was said is compared with
 what happened, as if nobody had taken them first.
 """
@@ -33,6 +33,7 @@ from fleet_smi.model.queue.estimate import (
 DAYS, WARM_UP_DAYS = 30, 0.125
 COUNTS = (1, 2, 4, 8)
 _NODES, _GPUS = 4, 8
+_MONTHS = 6
 
 
 @dataclass
@@ -54,6 +55,13 @@ class Calibration:
         self.lead_seconds.append(expected.by - now)
         if happened_at is not None and happened_at <= expected.by:
             self.came_true[expected.of_ten] += 1
+
+    def merge(self, other: "Calibration") -> None:
+        """Add what was said and came true in another month."""
+        self.said += other.said
+        self.came_true += other.came_true
+        self.unknown += other.unknown
+        self.lead_seconds += other.lead_seconds
 
     def share(self, of_ten: int) -> float:
         """The share of the answers with this chance that came true."""
@@ -179,14 +187,16 @@ def _free_at(count: int, runs: list[Run], now: float) -> float:
 
 def main() -> None:
     """Print the calibration table."""
-    found = calibrate()
+    found = Calibration()
+    for seed in range(7, 7 + _MONTHS):
+        found.merge(calibrate(seed))
     total = sum(found.said.values()) + found.unknown
     rows = [
         (f"{of_ten} of 10", str(found.said[of_ten]), f"{10 * found.share(of_ten):.1f} of 10")
         for of_ten in sorted(found.said)
     ]
     leads = sorted(found.lead_seconds)
-    print(f"{total} questions in {DAYS} days, {_NODES} nodes with {_GPUS} GPUs\n")
+    print(f"{total} questions in {_MONTHS} months, {_NODES} nodes with {_GPUS} GPUs\n")
     print(format_table([("said", "times", "came true"), *rows]))
     print(f"\nunknown: {found.unknown} of {total}")
     middle, most = leads[len(leads) // 2] / HOUR, leads[len(leads) * 9 // 10] / HOUR

@@ -32,6 +32,7 @@ def run_request(
     *,
     max_hours: float | None = None,
     note: str | None = None,
+    ignore_bookings: bool = False,
 ) -> QueueRequest:
     """Return the request for GPUs of this machine that a taker of leases can take."""
     return QueueRequest(
@@ -43,6 +44,7 @@ def run_request(
         max_hours=max_hours,
         note=note,
         kind="run",
+        ignore_bookings=ignore_bookings,
     )
 
 

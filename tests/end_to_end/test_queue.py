@@ -132,6 +132,33 @@ def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) ->
     wait_until_said(last, "waiting on this machine alone")
     assert line(last).startswith("got ")
 
+    # Who waits there joins the queue of the hub when it is back, and takes its turn.
+    patient = jobs.start("--note", "patient")
+    wait_until_said(patient, "waiting on this machine alone")
+    jobs.hub.start()  # type: ignore[attr-defined]
+    wait_until_said(patient, "the hub is back: waiting in its queue again")
+    wait_until(lambda: [row["place"] for row in run_json("queue", env=env)["rows"]] == [1])
+    third.communicate("\n")
+    assert line(patient).startswith("got ")
+
+
+def test_a_job_leaves_what_others_have_booked_unless_it_is_told_to_ignore_that(jobs: Jobs) -> None:
+    hub: LoopbackHub = jobs.hub  # type: ignore[attr-defined]
+    # On the machine of the hub, its user is an administrator.
+    book = ("reserve", "--node", "node", "-n", "1", "--for", "2h", "--user", "maria")
+    done = run_fleet_smi(*book, "--hub", hub.url, env=hub.env)
+    assert done.returncode == 0, done.stderr
+    first = jobs.start()
+    # A booking keeps the last free ones.
+    assert line(first) == "got 0"
+    none = run_fleet_smi("run", "--nowait", "--", "true", env=jobs.env)
+    assert none.returncode == 1
+    assert "1 booked by maria" in none.stderr
+    second = jobs.start("--ignore-bookings")
+    assert line(second) == "got 1"
+    listed = run_fleet_smi("reserve", "list", "--hub", hub.url, env=hub.env).stdout
+    assert "maria" in listed
+
 
 def test_what_no_node_could_ever_meet_is_refused_at_once(jobs: Jobs) -> None:
     done = run_fleet_smi("wait", "-n", "3", env=jobs.env)

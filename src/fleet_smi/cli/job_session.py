@@ -37,6 +37,7 @@ class JobOptions(NamedTuple):
     note: str | None = None
     uuid: bool = False
     print_docker: bool = False
+    ignore_bookings: bool = False
 
 
 def run_session(args: argparse.Namespace, options: JobOptions, started_at: float) -> int:

@@ -136,6 +136,7 @@ class _Room:
             max_hours=options.max_hours,
             note=options.note,
             kind="run",
+            ignore_bookings=options.ignore_bookings,
         )
         return QueuePlace(self._hub, wanted)
 
@@ -283,6 +284,7 @@ def _flags(args: argparse.Namespace, options: "JobOptions", offered: str | None)
         "--print-docker": options.print_docker,
         "--prefer-last": args.prefer_last,
         "--detach": args.detach,
+        "--ignore-bookings": options.ignore_bookings and args.detach,
         # In the background it waits there; else it goes on to the next offer.
         "--nowait": not args.detach,
     }

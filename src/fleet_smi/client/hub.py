@@ -270,6 +270,8 @@ class HubClient:
             "kind": request.kind,
             "keep_seconds": request.keep_seconds,
         }
+        if request.ignore_bookings:  # an older hub does not know it
+            body["ignore_bookings"] = True
         return decode_response(self.send("POST", "/api/v1/queue", body).body, QueueRow)
 
     def keep_request(self, request_id: str, **changes: Any) -> QueueRow:

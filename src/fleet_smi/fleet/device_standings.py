@@ -46,7 +46,8 @@ class DeviceStandings(Mapping[str, Standing]):
 
     Each is made when it is read: this is no copy, and the next report changes it.
     `occupancy_changed` are the UUIDs of those whose processes, or their memory, differ from the
-    report before, or whose use has ended or come back since, and of those that are gone.
+    report before, who are leased by somebody else, or whose use has ended or come back since, and
+    of those that are gone.
     """
 
     __slots__ = (

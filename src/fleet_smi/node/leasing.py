@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from msgspec.structs import replace
 
@@ -100,8 +100,22 @@ class LeaseTaker:
         self.reason = ""
         """Why the last attempt took nothing."""
 
-    def wait(self, timeout_seconds: float | None, show: ShowWaiting) -> Leased:
-        """Take the GPUs as soon as possible; raise `Unmet` at the timeout (0: do not wait)."""
+    @overload
+    def wait(self, timeout_seconds: float | None, show: ShowWaiting) -> Leased: ...
+    @overload
+    def wait(
+        self, timeout_seconds: float | None, show: ShowWaiting, is_over: Callable[[], bool]
+    ) -> Leased | None: ...
+    def wait(
+        self,
+        timeout_seconds: float | None,
+        show: ShowWaiting,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Leased | None:
+        """Take the GPUs as soon as possible; raise `Unmet` at the timeout (0: do not wait).
+
+        Return `None` when `is_over` says that there is something better to do.
+        """
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         try:
             while True:
@@ -112,6 +126,8 @@ class LeaseTaker:
                 if left is not None and left <= 0:
                     raise Unmet(self.reason)
                 show(self.reason)
+                if is_over():
+                    return None
                 pause = self._pause_seconds
                 time.sleep(pause if left is None else min(pause, left))
                 self._viewed_from = time.time()

@@ -9,6 +9,7 @@ from fleet_smi.model.queue.estimate import (
     NodeOutlook,
     PastJobs,
     RunningJob,
+    Upcoming,
     chance_of_at_least,
     estimate,
 )
@@ -44,7 +45,7 @@ def test_with_every_hour_that_it_runs_longer_the_estimate_moves() -> None:
 def test_a_declared_end_counts_where_the_past_says_nothing() -> None:
     found = estimate(1, 0, [NodeOutlook(0, [job(declared=2.0, person="new")])], PastJobs([]), NOON)
     assert found.by == NOON + 2 * HOUR
-    assert found.of_ten == 9
+    assert found.of_ten == 8
     overdue = estimate(
         1, 0, [NodeOutlook(0, [job(declared=-1.0, person="new")])], PastJobs([]), NOON
     )
@@ -92,3 +93,14 @@ def test_over_a_simulated_month_what_is_said_comes_true_as_often_as_said() -> No
         if times >= 50:
             # A chance is rounded down: "7 of 10" is between 0.7 and 0.8.
             assert of_ten / 10 - 0.1 <= found.share(of_ten) <= of_ten / 10 + 0.2, of_ten
+
+
+def test_what_is_booked_later_is_not_there_then() -> None:
+    ends_in = 2 * HOUR
+    jobs = [RunningJob("alice", 1, 0.0, declared_seconds=ends_in)]
+    plain = estimate(1, 0, [NodeOutlook(0, jobs)], PastJobs(()), NOON)
+    assert plain.by == NOON + ends_in
+    booking = Upcoming(HOUR, 9 * HOUR, 1)
+    booked = estimate(1, 0, [NodeOutlook(0, jobs, [booking])], PastJobs(()), NOON)
+    assert booked.by is not None
+    assert booked.by >= NOON + 9 * HOUR

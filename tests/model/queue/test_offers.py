@@ -219,10 +219,10 @@ def test_what_is_booked_is_for_its_owner_alone_and_free_for_others_at_the_end() 
         "bob": (),
         "chen": ("GPU-00000000",),
     }
-    assert describe_wait(decisions[0]) == "1 offered to others or booked on gpu01"
+    assert describe_wait(decisions[0]) == "1 booked by chen on gpu01"
     situation = Situation(booked, DEFAULT_THRESHOLDS, None, PastJobs(()), NOON)
     for_bob = expect_behind(QueueRequest(), "bob", [], situation)
-    assert (for_bob.by, for_bob.of_ten) == (NOON + 7200, 9)
+    assert (for_bob.by, for_bob.of_ten) == (NOON + 7200, 8)
     assert expect_behind(QueueRequest(), "chen", [], situation).by == NOON + 300
 
 

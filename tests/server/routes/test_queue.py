@@ -94,7 +94,7 @@ def test_a_free_gpu_is_offered_at_once_and_to_nobody_else(hub: ThreadedHub) -> N
     assert first["why"].startswith("offered gpu01:0: ")
     second = join(hub, "carol")
     assert (second["place"], second["offer"]) == (1, None)
-    assert second["why"] == "1 offered to others or booked on gpu01"
+    assert second["why"] == "1 offered to others on gpu01"
     assert free(hub, "bob")["offered"][0]["uuid"] == "GPU-0"
     for_others = free(hub, "carol")
     assert for_others["offered"] == []
@@ -142,6 +142,25 @@ def test_a_declined_offer_goes_to_the_next(hub: ThreadedHub) -> None:
     assert send(hub, "bob", "PATCH", f"/{first['id']}", declined=True).status == 200
     assert [row["person"] for row in rows(hub) if row["offer"]] == ["carol"]
     assert second["id"] in [row["id"] for row in rows(hub)]
+
+
+def test_an_offer_of_a_node_that_vanishes_is_withdrawn_and_made_elsewhere(
+    tmp_path: Path,
+) -> None:
+    with ThreadedHub(tmp_path / "hub", **PROXIED) as hub:
+        hub.join_and_report(snapshot_now("gpu01", gpu(0, uuid="GPU-0"), interval_seconds=1.0))
+        row = join(hub, "bob")
+        assert row["offer"]["node"] == "gpu01"
+        # It reports no more. One that could take its place is busy at first.
+        busy = gpu(0, uuid="GPU-1", processes=(process(),))
+        token = hub.join_and_report(snapshot_now("gpu02", busy))
+        wait_until(lambda: rows(hub)[0]["offer"] is None)
+        assert rows(hub)[0]["place"] == 1
+        free_again = snapshot_now("gpu02", gpu(0, uuid="GPU-1"), sequence=1)
+        assert hub.report(free_again, token=token).status == 200
+        wait_until(lambda: rows(hub)[0]["offer"] is not None)
+        assert rows(hub)[0]["id"] == row["id"]
+        assert rows(hub)[0]["offer"]["node"] == "gpu02"
 
 
 def test_the_queue_survives_a_restart_with_an_offer_open(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prefer-last", action="store_true", help="the GPUs that you had last, if they are free")
     add("--max-hours", type=float, metavar="H", help="declare how long: warns after it, no more")
     add("--note", metavar="TEXT", help="what it is for, shown to everybody")
+    add("--ignore-bookings", action="store_true", help="also GPUs that somebody has booked")
     add("--uuid", action="store_true", help="UUIDs instead of indices in CUDA_VISIBLE_DEVICES")
     add("--print-docker", action="store_true", help="print docker's --gpus for these on stderr")
     add(
@@ -86,4 +87,5 @@ def _options(args: argparse.Namespace, command: list[str]) -> "JobOptions":
         note=args.note,
         uuid=args.uuid,
         print_docker=args.print_docker,
+        ignore_bookings=args.ignore_bookings,
     )

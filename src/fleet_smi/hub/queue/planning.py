@@ -5,7 +5,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fleet_smi.model.queue.bookings import booked_occupants, booking_entries, is_booking
+from fleet_smi.model.queue.bookings import (
+    booked_occupants,
+    booking_entries,
+    is_booking,
+    upcoming_bookings,
+)
 from fleet_smi.model.queue.entries import QueueEntry, QueueOffer, QueueRequest
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected, PastJobs, estimate
 from fleet_smi.model.queue.occupants import (
@@ -176,7 +181,7 @@ def _estimates(
         ahead.append((nodes, request.count))
         given = [each for each in entries if each.offer is not None and each.person != person]
         found[decision.entry.id] = _expect(
-            request.count, before, places, occupants, given, situation
+            request.count, before, person, places, occupants, given, situation
         )
     return found
 
@@ -184,6 +189,7 @@ def _estimates(
 def _expect(
     count: int,
     ahead: int,
+    person: str | None,
     places: Sequence[Place],
     occupants: Occupants,
     given: Sequence[QueueEntry],
@@ -194,8 +200,11 @@ def _expect(
     booked = booked_occupants([each for each in given if is_booking(each)])
     fitting = [each for each in places if each.total >= count]
     fitting.sort(key=lambda place: -len(place.free))
+    upcoming = upcoming_bookings(situation.nodes, person, situation.now)
     outlooks = [
-        node_outlook(place, {**occupants.get(place.node_id, {}), **booked}, taken, situation.now)
+        node_outlook(
+            place, {**occupants.get(place.node_id, {}), **booked}, taken, situation.now
+        )._replace(bookings=upcoming.get(place.node_id, ()))
         for place in fitting[:_MAX_OUTLOOKS]
     ]
     return estimate(count, ahead, outlooks, situation.jobs, situation.now)
@@ -224,7 +233,7 @@ def expect_behind(
     }
     everything = [*entries, *booking_entries(situation.nodes, situation.now)]
     given = [each for each in everything if each.offer is not None and each.person != person]
-    return _expect(wanted.count, ahead, places, occupants, given, situation)
+    return _expect(wanted.count, ahead, person, places, occupants, given, situation)
 
 
 def find_faulty(entries: Sequence[QueueEntry], situation: Situation) -> list[str]:

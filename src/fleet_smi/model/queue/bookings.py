@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from fleet_smi.model.queue.entries import QueueEntry, QueueOffer, QueueRequest
+from fleet_smi.model.queue.estimate import Upcoming
 from fleet_smi.model.queue.occupants import GpuOccupant
 from fleet_smi.model.views import NodeParts
 
@@ -43,6 +44,21 @@ def _devices(parts: NodeParts, kept: Collection[str]) -> tuple[str, ...]:
 def is_booking(entry: QueueEntry) -> bool:
     """Whether an entry stands for a booking."""
     return entry.id.startswith(_PREFIX)
+
+
+def upcoming_bookings(
+    nodes: Iterable[NodeParts], person: str | None, now: float
+) -> dict[str, list[Upcoming]]:
+    """Return the bookings of others that begin soon, by the id of their node."""
+    return {
+        parts.node.node_id: [
+            Upcoming(one.starts_at - now, one.ends_at - now, one.gpus)
+            for one in parts.node.bookings
+            if not one.is_active and one.owner != person
+        ]
+        for parts in nodes
+        if parts.node.bookings
+    }
 
 
 def booked_occupants(bookings: Iterable[QueueEntry]) -> dict[str, GpuOccupant]:

@@ -23,6 +23,7 @@ class QueueRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     program that runs on the machine which has them. `max_hours` is how long it is declared to
     take. It is dropped if nobody has asked for it for `keep_seconds`. `kind` is what asks: a
     command that takes the GPUs itself (`run`), or one that only waits (`wait`, or the `page`).
+    With `ignore_bookings` it may have GPUs that are kept for the booking of somebody else.
     """
 
     count: Annotated[int, Meta(ge=1, le=1024)] = 1
@@ -35,6 +36,7 @@ class QueueRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
     kind: RequestKind = "wait"
     keep_seconds: float = 60.0
+    ignore_bookings: bool = False
 
     def gpu_request(self) -> GpuRequest:
         """The request by which GPUs are judged."""

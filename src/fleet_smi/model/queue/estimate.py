@@ -18,6 +18,8 @@ HORIZON_SECONDS = 7 * 86_400.0
 _MAX_SAMPLES = 500
 _PRIOR_SAMPLES = 60
 _EARLY_CHANCE = 0.1
+# Jobs are not independent: those of one person, or before a deadline, last longer together.
+_TRUST = 0.97
 _MINUTE, _HOUR = 60.0, 3600.0
 _GRID: tuple[float, ...] = (
     *(minutes * _MINUTE for minutes in (5, 10, 15, 20, 30, 40, 50, 60, 75, 90, 105)),
@@ -96,16 +98,32 @@ def _declared(samples: list[float], declared: float) -> list[float]:
     # One in ten does; of the others, those that ended earlier are as likely as they were.
     within = [each for each in samples if each < declared]
     if len(within) < MIN_SAMPLES // 2:
-        return [declared] * 9 + [2 * declared]
+        return [declared] * 27 + [2 * declared] * 3
     late = max(1, len(within) // 9)
     return [*within, *[declared] * (len(samples) - len(within)), *[2 * declared] * late]
 
 
+class Upcoming(NamedTuple):
+    """A booking that begins later: from and until when, in seconds from now, and how many GPUs."""
+
+    begins: float
+    ends: float
+    gpus: int
+
+
 class NodeOutlook(NamedTuple):
-    """What a request can expect of one node: free GPUs that it could use, and jobs on others."""
+    """What a request can expect of one node: free GPUs that it could use, and jobs on others.
+
+    `bookings` are those of others that have not begun.
+    """
 
     free: int
     jobs: Sequence[RunningJob]
+    bookings: Sequence[Upcoming] = ()
+
+    def booked(self, seconds: float) -> int:
+        """Return how many GPUs are booked at a time from now."""
+        return sum([each.gpus for each in self.bookings if each.begins <= seconds < each.ends])
 
 
 def estimate(
@@ -154,18 +172,21 @@ def _chance(
         jobs = [
             (job.gpus, _ended(left, seconds)) for job, left in zip(node.jobs, times, strict=True)
         ]
-        nowhere *= 1.0 - chance_of_at_least(count - node.free, jobs)
-        free += node.free
+        left = node.free - node.booked(seconds)
+        nowhere *= 1.0 - chance_of_at_least(count - left, jobs)
+        free += left
         all_jobs += jobs
-    if not ahead:
-        return 1.0 - nowhere
-    # Those ahead take as many first, wherever they are.
-    return min(1.0 - nowhere, chance_of_at_least(count + ahead - free, all_jobs))
+    chance = 1.0 - nowhere
+    if ahead:
+        # Those ahead take as many first, wherever they are.
+        chance = min(chance, chance_of_at_least(count + ahead - free, all_jobs))
+    return _TRUST * chance
 
 
 def _ended(remaining: list[float] | None, seconds: float) -> float:
     """Return the chance that a job has ended; one of which nothing is known has not."""
-    return 0.0 if not remaining else bisect_right(remaining, seconds) / len(remaining)
+    # As if one more had lasted longer than all that are known.
+    return 0.0 if not remaining else bisect_right(remaining, seconds) / (len(remaining) + 1)
 
 
 def chance_of_at_least(needed: int, jobs: Iterable[tuple[int, float]]) -> float:

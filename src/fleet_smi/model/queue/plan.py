@@ -32,7 +32,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     With `uuids` it is offered these GPUs of `place`. Else `place` is the node where the fewest are
     missing, `None` if no node could ever meet it; `available` counts the GPUs there that it could
     have now, `kept` those that are free and kept for `kept_for`, `withheld` those that are offered
-    to others or booked, and `behind` is the last request before it that waits for the same GPUs.
+    to others, `booked` those that `booked_by` has booked, and `behind` is the last request before
+    it that waits for the same GPUs.
     """
 
     entry: QueueEntry
@@ -43,6 +44,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     kept: int = 0
     kept_for: str | None = None
     withheld: int = 0
+    booked: int = 0
+    booked_by: str | None = None
     behind: QueueEntry | None = None
     behind_hours: float = 0.0
 
@@ -86,7 +89,9 @@ class _Line:
             return True
         # Who waits for GPUs and then runs something there gets those that were offered.
         is_for_run = owner.request.kind != "run" and entry.request.kind == "run"
-        return owner.person == entry.person and (is_for_run or is_booking(owner))
+        if is_booking(owner):
+            return owner.person == entry.person or entry.request.ignore_bookings
+        return owner.person == entry.person and is_for_run
 
 
 def plan_queue(
@@ -146,7 +151,7 @@ def _decide(
     # What was not possible for another request of this shape is not possible for a larger one.
     is_plain = (
         entry.request.max_hours is None and entry.person not in line.special and not entry.avoid
-    )
+    ) and not entry.request.ignore_bookings
     best: tuple[tuple[int, int], Place, list[str]] | None = None
     waits = entry.not_before > now
     if not waits and not (is_plain and count >= hopeless.get(shape, count + 1)):
@@ -191,6 +196,8 @@ def _blocked(entry: QueueEntry, used: float, places: Sequence[Place], line: _Lin
         if not nodes & line.waiting_nodes:
             line.keep(entry, free)
         line.waiting_nodes |= nodes
+    given = [line.taken[uuid] for uuid in best.free if uuid not in free]
+    bookers = [owner.person for owner in given if is_booking(owner)]
     return Decision(
         entry=entry,
         use_hours=used,
@@ -198,13 +205,17 @@ def _blocked(entry: QueueEntry, used: float, places: Sequence[Place], line: _Lin
         available=len(free) - len(others),
         kept=len(others),
         kept_for=others[0] if others else None,
-        withheld=len(best.free) - len(free),
+        withheld=len(given) - len(bookers),
+        booked=len(bookers),
+        booked_by=bookers[0] if bookers else None,
     )
 
 
 def _find_nearest(entry: QueueEntry, places: Sequence[Place], line: _Line) -> _Nearest:
     """Return the node where the fewest GPUs are missing, and those that are free there."""
-    count, is_plain = entry.request.count, entry.person not in line.special and not entry.avoid
+    count = entry.request.count
+    is_plain = entry.person not in line.special and not entry.avoid
+    is_plain = is_plain and not entry.request.ignore_bookings
     key = shape_of(entry.request), count
     if is_plain and key in line.nearest:
         return line.nearest[key]

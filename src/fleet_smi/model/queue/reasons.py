@@ -76,8 +76,10 @@ def _supply(decision: Decision) -> str:
     others = []
     if decision.kept:
         others.append(f"{decision.kept} kept for {decision.kept_for}")
+    if decision.booked:
+        others.append(f"{decision.booked} booked by {decision.booked_by}")
     if decision.withheld:
-        others.append(f"{decision.withheld} offered to others or booked")
+        others.append(f"{decision.withheld} offered to others")
     if not decision.available:
         return f"{', '.join(others)}{on}" if others else "none free"
     return ", ".join([f"{decision.available} of {count} free{on}", *others])

@@ -36,7 +36,8 @@ class QueueAsk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request for `n` GPUs of one node.
 
     `where` is `any`, `node:NAME` or `label:KEY=VALUE`; `uuids` limits it to these GPUs. It is
-    dropped if nobody asks for it (PATCH) for `keep_seconds`.
+    dropped if nobody asks for it (PATCH) for `keep_seconds`. With `ignore_bookings` it may have
+    what somebody else has booked, who is told.
     """
 
     n: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = 1
@@ -51,6 +52,7 @@ class QueueAsk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: _Text | None = None
     kind: RequestKind = "wait"
     keep_seconds: Annotated[float, Meta(ge=MIN_KEEP_SECONDS, le=MAX_KEEP_SECONDS)] = 60.0
+    ignore_bookings: bool = False
 
     def request(self) -> QueueRequest:
         """The request; raise `UsageError` if it is invalid."""
@@ -65,6 +67,7 @@ class QueueAsk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             note=_clean(self.note),
             kind=self.kind,
             keep_seconds=self.keep_seconds,
+            ignore_bookings=self.ignore_bookings,
         )
 
 
