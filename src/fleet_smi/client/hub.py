@@ -24,7 +24,7 @@ from fleet_smi.model.hub_problems import NodesView, Problems
 from fleet_smi.model.moment import to_remote_moment
 from fleet_smi.model.node_summary import FleetOverview, view_overview
 from fleet_smi.model.people import PeopleView
-from fleet_smi.model.queue.entries import QueueRequest
+from fleet_smi.model.queue.entries import QueueRequest, request_body
 from fleet_smi.model.queue.view import QueueRow, QueueView
 from fleet_smi.model.select import BriefOffer, Offer
 from fleet_smi.model.views import summarize_nodes
@@ -258,20 +258,7 @@ class HubClient:
 
     def join_queue(self, request: QueueRequest) -> QueueRow:
         """Wait for GPUs; the response may have an offer already. It has to be kept."""
-        body = {
-            "n": request.count,
-            "min_free": f"{request.min_free_bytes}B",
-            "model": request.model,
-            "vendor": request.vendor,
-            "where": request.where,
-            "uuids": request.uuids,
-            "max_hours": request.max_hours,
-            "note": request.note,
-            "kind": request.kind,
-            "keep_seconds": request.keep_seconds,
-        }
-        if request.ignore_bookings:  # an older hub does not know it
-            body["ignore_bookings"] = True
+        body = request_body(request)
         return decode_response(self.send("POST", "/api/v1/queue", body).body, QueueRow)
 
     def keep_request(self, request_id: str, **changes: Any) -> QueueRow:

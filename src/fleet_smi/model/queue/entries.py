@@ -1,6 +1,6 @@
 """The nouns of the queue: a request of a person, the offer that it may have, and its place."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -47,6 +47,25 @@ class QueueRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
             vendor=self.vendor,
             same_node=True,
         )
+
+
+def request_body(request: QueueRequest) -> dict[str, Any]:
+    """Return a request as the API takes it."""
+    body: dict[str, Any] = {
+        "n": request.count,
+        "min_free": f"{request.min_free_bytes}B",
+        "model": request.model,
+        "vendor": request.vendor,
+        "where": request.where,
+        "uuids": request.uuids,
+        "max_hours": request.max_hours,
+        "note": request.note,
+        "kind": request.kind,
+        "keep_seconds": request.keep_seconds,
+    }
+    if request.ignore_bookings:  # an older hub does not know it
+        body["ignore_bookings"] = True
+    return body
 
 
 class QueueOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
