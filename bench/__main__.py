@@ -5,9 +5,9 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 
-from bench import agent, cluster_smi, history, hub, imports, page, probes, wall_time
+from bench import agent, cluster_smi, history, hub, imports, installs, page, probes, wall_time
 from bench.machine import BackgroundLoad, describe_machine, simulated_machine
-from bench.peers import OURS, PEERS, NotAvailable, install, use_this_environment
+from bench.peers import HUB, OURS, PEERS, NotAvailable, install, use_this_environment
 from bench.report import (
     BudgetResult,
     MeasurementSeries,
@@ -20,7 +20,11 @@ from bench.report import (
 )
 from sim.build import BuildFailed
 
-PARTS = ("wall", "cpu", "agent", "imports", "pure", "hub", "cluster-smi", "history", "page")
+PARTS = (
+    *("wall", "cpu", "agent", "imports", "pure", "install"),
+    *("hub", "cluster-smi", "history", "page"),
+)
+HUB_PARTS = {"hub", "cluster-smi", "page"}
 
 
 def main() -> int:
@@ -32,6 +36,8 @@ def main() -> int:
             use_this_environment()
         else:
             install(PEERS[OURS])
+            if HUB_PARTS.intersection(arguments.only or PARTS):
+                install(PEERS[HUB])
         with simulated_machine() as environment:
             parts = arguments.only or PARTS
             results = _measure(parts, environment, arguments)
@@ -120,6 +126,8 @@ def _measure(
         results += _history(arguments.days, rounds)
     if "page" in parts:
         results += _page(environment, arguments.minutes)
+    if "install" in parts:
+        print(installs.measure(environment))
     return results
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.line_program import LineProgram
-from bench.peers import OURS, PEERS, NotAvailable
+from bench.peers import HUB, PEERS, NotAvailable
 from bench.report import MeasurementSeries, Pair
 
 _PORT = Path(__file__).with_name("cluster_smi_port.py")
@@ -27,7 +27,7 @@ def measure(environment: Mapping[str, str], rounds: int) -> list[MeasurementSeri
     """Measure the CPU time per report at each level of processing, interleaved."""
     values: dict[str, list[float]] = {label: [] for label in STAGES}
     try:
-        with LineProgram([str(PEERS[OURS].python), "-I", str(_PORT)], environment) as port:
+        with LineProgram([str(PEERS[HUB].python), "-I", str(_PORT)], environment) as port:
             for _ in range(min(rounds, _MOST_ROUNDS)):
                 for label, work in STAGES.items():
                     values[label].append(float(port.request(work)))

@@ -19,7 +19,7 @@ from bench.load_windows import (
     warm_up,
 )
 from bench.loaded_hub import fleet_smi_program, free_port
-from bench.peers import OURS, PEERS, NotAvailable
+from bench.peers import HUB, PEERS, NotAvailable
 from bench.report import MeasurementSeries
 
 UVICORN, HTTPTOOLS, VICTORIA_METRICS = "uvicorn", "httptools", "victoria-metrics"
@@ -65,7 +65,7 @@ def _bare_server(
     name: str, size: LoadSize, environment: Mapping[str, str], stack: ExitStack
 ) -> tuple[tuple[LoadWindow, ...], str]:
     port = free_port()
-    line = [str(PEERS[OURS].python), "-I", str(_SERVER), name, str(port)]
+    line = [str(PEERS[HUB].python), "-I", str(_SERVER), name, str(port)]
     server = stack.enter_context(LineProgram(line, environment))
     server.read_line()
     # The same bodies as those that the hub gets.
@@ -90,7 +90,7 @@ def _victoria_metrics(
     one_core = {**environment, "GOMAXPROCS": "1"}
     server = stack.enter_context(LineProgram(line, one_core))
     _wait_for(address)
-    load = [str(PEERS[OURS].python), "-I", str(_IMPORT_LOAD), f"http://{address}", _IMPORT_PATH]
+    load = [str(PEERS[HUB].python), "-I", str(_IMPORT_LOAD), f"http://{address}", _IMPORT_PATH]
     load += [str(size.nodes), str(size.gpus)]
     windows = _windows(server, load, size, environment)
     return windows, f", {resident_bytes(server.pid) / 2**20:.0f} MiB resident"

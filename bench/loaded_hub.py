@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.line_program import LineProgram
-from bench.peers import OURS, PEERS, NotAvailable, last_error
+from bench.peers import HUB, PEERS, NotAvailable, last_error
 
 _LISTENERS = Path(__file__).with_name("stream_listeners.py")
 
@@ -31,7 +31,7 @@ class LoadedHub:
     def start_listeners(self, count: int) -> LineProgram:
         """Start stream subscribers."""
         return self._start(
-            str(PEERS[OURS].python), "-I", str(_LISTENERS), str(self.port), str(count)
+            str(PEERS[HUB].python), "-I", str(_LISTENERS), str(self.port), str(count)
         )
 
     def start_load(self, nodes: int, gpus: int, interval_seconds: float = 1.0) -> LineProgram:
@@ -61,7 +61,7 @@ def loaded_hub(environment: Mapping[str, str]) -> Iterator[LoadedHub]:
 
 def fleet_smi_program() -> str:
     """Return the path of the benchmarked `fleet-smi`."""
-    return str(PEERS[OURS].program("fleet-smi"))
+    return str(PEERS[HUB].program("fleet-smi"))
 
 
 def _join_token(state: str, environment: Mapping[str, str]) -> str:

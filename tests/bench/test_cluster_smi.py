@@ -8,7 +8,7 @@ import pytest
 
 from bench import cluster_smi
 from bench.line_program import LineProgram
-from bench.peers import OURS, PEERS, PeerTool
+from bench.peers import HUB, PEERS, PeerTool
 from bench.report import check_budget
 
 
@@ -31,7 +31,7 @@ def test_a_port_that_does_not_run_misses_its_budget(
             program.chmod(0o755)
             return program
 
-    monkeypatch.setitem(PEERS, OURS, Broken(name=OURS, version=""))
+    monkeypatch.setitem(PEERS, HUB, Broken(name=HUB, version=""))
     measured = {series.label: series for series in cluster_smi.measure(os.environ, 1)}
     assert "broken" in measured[cluster_smi.TRANSLATED].note
     assert check_budget(cluster_smi.PAIRS[0], measured).outcome == "missed"
