@@ -53,7 +53,7 @@ def test_a_card_that_works_or_idles_as_it_should_has_no_finding() -> None:
 @pytest.mark.parametrize(
     ("figures", "kind", "text"),
     [
-        ({"busy_percent": 7.0}, "low_load", "only 7 % busy"),
+        ({"busy_percent": 7.0}, "low_load", "only 7 % busy now"),
         ({"temperature_celsius": 91.0}, "hot", "91 °C"),
         ({"pcie_generation": 1}, "link", "PCIe generation 1 of 5 under load"),
         ({"pcie_width": 4}, "link", "PCIe width 4 of 16"),

@@ -169,7 +169,9 @@ def usage_history(access: FleetAccess, asked: TrendArguments) -> tuple[UsageTren
         gpus=gpus,
     )
     lines = [f"{kind} {quoted(name)}, {found.start} to {found.end}: {_describe(found.use)}"]
-    if found.daily_gpu_hours:
+    if not rows:
+        lines = [f"Nothing is recorded of {kind} {quoted(name)} in that time."]
+    elif found.daily_gpu_hours:
         days = ", ".join(f"{hours:g}" for hours in found.daily_gpu_hours)
         lines.append(f"GPU-hours per day: {days}")
     return found, "\n".join(lines)

@@ -9,6 +9,7 @@ from fleet_smi.errors import NotFound, UsageError
 from fleet_smi.mcp.fleet_access import FleetAccess
 from fleet_smi.mcp.outside_text import OutsideText, outside, outside_or_none, quoted, reason
 from fleet_smi.model.diagnosis import USER_PREFIX, Diagnosis, diagnose_target
+from fleet_smi.model.units import pluralize
 from fleet_smi.model.views import split_fleet_view
 
 _MAX_FINDINGS, _MAX_PLACES, _MAX_TARGETS = 50, 8, 8
@@ -115,5 +116,5 @@ def _text(found: Slowdown) -> str:
         f"- {one.severity}: {quoted(one.gpu or one.node)}: {one.text}" for one in found.findings
     ]
     lines += [f"- the job: {text}" for text in found.advice]
-    head = f"{quoted(found.target)}, {found.gpus} GPUs looked at:"
+    head = f"{quoted(found.target)}, {pluralize(found.gpus, 'GPU')} looked at:"
     return "\n".join([head, *lines] if lines else [f"{head} nothing unusual."])

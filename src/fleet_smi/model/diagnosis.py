@@ -178,18 +178,19 @@ def _gpu_findings(gpu: Gpu, verdict: Verdict, beside: Sequence[_Judged]) -> Iter
     if gpu.temperature_celsius is not None and gpu.temperature_celsius >= _HOT_CELSIUS:
         yield "hot", "warning", f"{gpu.temperature_celsius:.0f} °C"
     if verdict.state == "busy":
-        yield from _load_findings(gpu, beside)
+        is_shared = any(note.kind == "shared" for note in verdict.notes)
+        yield from _load_findings(gpu, beside, is_shared=is_shared)
 
 
-def _load_findings(gpu: Gpu, beside: Sequence[_Judged]) -> Iterator[_Found]:
+def _load_findings(gpu: Gpu, beside: Sequence[_Judged], *, is_shared: bool) -> Iterator[_Found]:
     """Yield what is worth a word only while somebody works."""
     load, processes = gpu.busy_percent, compute_or_all_processes(gpu.processes or ())
     if load is not None and load < _LOW_PERCENT:
         text = (
-            f"only {load:.0f} % busy: its program waits for something else, such as data or the CPU"
+            f"only {load:.0f} % busy now: its program waits for something else, as data or the CPU"
         )
         yield "low_load", "warning", text
-    if len(processes) > 1:
+    if len(processes) > 1 and not is_shared:
         yield "processes", "info", f"{pluralize(len(processes), 'process')} share it"
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     if used is not None and total and used >= _FULL_SHARE * total:

@@ -82,21 +82,34 @@ def take_capture(
         recorder.readings = {}
         snapshot = sampler.sample()
         taken.append((snapshot.taken_at, recorder.readings))
+    hung = {
+        entry.name.replace("_", "-")
+        for entry in COLLECTORS
+        if _is_hung(recorder.readings, entry.fallback_for)
+    }
     # The vendors' programs would wake a GPU that sleeps.
     if not any(gpu.asleep for gpu in snapshot.gpus):
         _read_fallbacks(recorder, root)
     extra: list[ReadRequest] = [
-        ("tool_outputs", {"root": root, "folders": MORE_FOLDERS}),
+        ("tool_outputs", {"root": root, "folders": MORE_FOLDERS, "without": tuple(hung)}),
         ("environment", {"root": root}),
     ]
     tools, environment = reader.read(extra, _TOOLS_SECONDS, 2 * _TOOLS_SECONDS)
     return _scrubbed(taken, tools.value or {}, environment.value or {})
 
 
+def _is_hung(readings: Readings, subject: str | None) -> bool:
+    """Whether a driver did not answer: its program would only get stuck beside the reader."""
+    found = readings.get(subject or "")
+    return found is not None and isinstance(found.error, NotAnswering)
+
+
 def _read_fallbacks(recorder: RecordingReader, root: str) -> None:
     """Read what no sample needed, so that both ways to read the same cards can be compared."""
     for entry in COLLECTORS:
         if entry.fallback_for is None or entry.name in recorder.readings:
+            continue
+        if _is_hung(recorder.readings, entry.fallback_for):
             continue
         arguments: dict[str, Any] = {"root": root}
         if entry.name.endswith("_smi"):

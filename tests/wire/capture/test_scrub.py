@@ -1,14 +1,19 @@
 """Captures hold nothing private: whatever a machine and its people are called."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from fleet_smi.errors import UsageError
+from fleet_smi.errors import CollectError, UsageError
+from fleet_smi.model.snapshot import Process
+from fleet_smi.model.verdict.readings import is_display, is_service
+from fleet_smi.node.collector import load_collector
 from fleet_smi.wire.capture.capture_file import (
     CapturedReading,
     CapturedSample,
@@ -20,6 +25,7 @@ from fleet_smi.wire.capture.private_names import find_private_names
 from fleet_smi.wire.capture.private_text import TextScrubber
 from fleet_smi.wire.capture.raw_values import from_plain, to_plain
 from fleet_smi.wire.capture.scrub import Scrubber
+from tests.captures import capture_files, capture_text
 
 # Long enough not to be a part of a word that a capture has anyway.
 NAMES = st.from_regex(r"[a-z][a-z0-9]{1,5}q[xz][a-z0-9]{2,8}", fullmatch=True)
@@ -174,3 +180,60 @@ def test_a_file_that_is_no_capture_is_refused_in_one_line(data: bytes, text: str
     with pytest.raises(UsageError, match=text) as error:
         decode_capture(data, "x.json")
     assert "\n" not in str(error.value)
+
+
+CAPTURED = {
+    "nvidia/xml": "nvidia_smi",
+    "nvidia/xml-mock": "nvidia_smi",
+    "nvidia/xml-fragments": "nvidia_smi",
+    "amd/rocm-smi-json": "rocm_smi",
+}
+
+
+def raw_reading(subject: str, text: str) -> dict[str, Any]:
+    if subject == "nvidia_smi":
+        nothing: dict[str, Any] = {"list": None, "parts": [], "failed": []}
+        return {"xml": text, "exit_code": 0, "kernel_version": None, **nothing}
+    return {"texts": [text]}
+
+
+def parsed(subject: str, raw: dict[str, Any]) -> Any:
+    """What the collector makes of a reading, without the names that are scrubbed."""
+    try:
+        part = load_collector(subject).parse(raw)
+    except CollectError as error:
+        return type(error)
+    return part.host, [
+        replace(
+            gpu,
+            uuid="",
+            processes=tuple(_unnamed(one) for one in gpu.processes or ()),
+            instances=tuple(replace(one, uuid="", processes=()) for one in gpu.instances),
+            unread={},
+        )
+        for gpu in part.gpus
+    ]
+
+
+def _unnamed(one: Process) -> Process:
+    """A process by what it means for a verdict: nobody's job, or somebody's."""
+    return replace(one, name=f"{is_display(one)} {is_service(one)}", command=None)
+
+
+@pytest.mark.parametrize(
+    ("subject", "path"),
+    [
+        pytest.param(subject, path, id=path.name)
+        for folder, subject in CAPTURED.items()
+        for path in capture_files(folder)
+    ],
+)
+def test_what_real_tools_printed_reads_the_same_when_it_is_scrubbed(
+    subject: str, path: Path
+) -> None:
+    raw = raw_reading(subject, capture_text(path))
+    scrubber = Scrubber(TextScrubber(find_private_names({}, [{subject: raw}], [])))
+    clean = scrubber.reading(subject, raw)
+    assert parsed(subject, clean) == parsed(subject, raw)
+    hidden = re.findall(r"<serial>([0-9]{6,})</serial>|GPU-([0-9a-f-]{36})", str(raw))
+    assert [one for pair in hidden for one in pair if one and one in str(clean)] == []

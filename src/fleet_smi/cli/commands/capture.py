@@ -20,21 +20,18 @@ EXAMPLES = """\
 """
 _MAX_SAMPLES = 60
 _KINDS = {
-    "host": "host names",
-    "user": "users",
-    "group": "groups",
-    "uid": "user ids",
-    "uuid": "UUIDs",
-    "id": "other ids",
-    "serial": "serial numbers",
-    "ipv4": "IPv4 addresses",
-    "ipv6": "IPv6 addresses",
-    "mac": "hardware addresses",
-    "email": "e-mail addresses",
-    "path": "paths",
-    "url": "URLs",
-    "program": "programs with their arguments",
-    "name": "containers and services",
+    "host": "host name",
+    "uid": "user id",
+    "uuid": "UUID",
+    "id": "other id",
+    "serial": "serial number",
+    "ipv4": "IPv4 address",
+    "ipv6": "IPv6 address",
+    "mac": "hardware address",
+    "email": "e-mail address",
+    "url": "URL",
+    "program": "program name",
+    "name": "unit or container name",
 }
 
 
@@ -90,9 +87,13 @@ def _review(capture: "CaptureFile") -> list[str]:
         for name, reading in readings.items()
         if reading.outcome not in ("ok", "NotPresent")
     ]
-    replaced = [f"{count} {_KINDS.get(kind, kind)}" for kind, count in capture.replaced.items()]
+    from fleet_smi.model.units import pluralize
+
+    replaced = [
+        pluralize(count, _KINDS.get(kind, kind)) for kind, count in capture.replaced.items()
+    ]
     return [
-        f"  readings  {', '.join(read)}; {len(capture.samples)} samples",
+        f"  readings  {', '.join(read)}; {pluralize(len(capture.samples), 'sample')}",
         *([f"  failed    {'; '.join(failed)}"] if failed else []),
         *[f"  output    {command}" for command in capture.outputs],
         f"  replaced  {', '.join(replaced) or 'nothing'}",

@@ -50,10 +50,12 @@ _FILES = (
 _FIRST_PERSON = 1000
 
 
-def read(root: str = "/", folders: tuple[str, ...] = ()) -> dict[str, Any]:
+def read(
+    root: str = "/", folders: tuple[str, ...] = (), without: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return the output of each command and file, and the private `names` of this machine.
 
-    `folders` are searched for programs beside the PATH.
+    `folders` are searched for programs beside the PATH; those in `without` are not run.
     """
     deadline = time.monotonic() + _MAX_SECONDS
     outputs: dict[str, dict[str, Any]] = {}
@@ -61,7 +63,7 @@ def read(root: str = "/", folders: tuple[str, ...] = ()) -> dict[str, Any]:
     may_run = not _has_sleeping_gpu(root)
     for program, calls in COMMANDS.items():
         path = _find(program, folders)
-        if path is not None and may_run:
+        if path is not None and may_run and program not in without:
             outputs |= _run(program, path, calls, deadline)
     for name in _FILES:
         text = read_text(root, name)

@@ -14,7 +14,10 @@ from fleet_smi.wire.capture.pseudonyms import Pseudonyms
 
 MAX_TEXT = 1 << 20
 _MAX_NAMES = 4096
-_ABSENT = frozenset({"", "n/a", "none", "unknown", "not found", "not supported", "not available"})
+_ABSENT = frozenset(
+    {"", "0", "n/a", "[n/a]", "none", "unknown", "not found", "not supported", "not available"}
+    | {"gpu is lost", "gpu requires reset", "unknown error", "insufficient permissions"}
+)
 # Users and groups that every machine has.
 _PUBLIC_NAMES = frozenset({"root", "nobody", "nogroup", "daemon", "users", "video", "render"})
 _PUBLIC_PATHS = (
@@ -106,13 +109,14 @@ class TextScrubber:
 
     def program(self, name: str) -> str:
         """Return the name of a program alone, without path and arguments; replace unknown ones."""
-        base = name.strip().split("\0")[0].rpartition("/")[2]
+        # Its arguments may have paths, too.
+        base = name.strip().split("\0")[0].split(" -")[0].rpartition("/")[2]
         if base.lower() in _ABSENT or base.startswith("["):
             return base
         is_public = base in _PUBLIC_PROGRAMS or _PYTHON.fullmatch(base) is not None
         if is_public and base.lower() not in self._kinds:
             return base
-        return self.pseudonyms.replace("program", name.strip())
+        return self.pseudonyms.replace("program", base)
 
     def path(self, path: str) -> str:
         """Return a path of the system as it is, any other as a pseudonym."""

@@ -48,5 +48,7 @@ def _form(kind: str, number: int, length: int) -> str:
             return str(10_000 + number)
         case "id":
             return f"{number:x}".zfill(length)
+        case "serial":
+            return f"{number}".zfill(length)
         case _:
             return f"{kind}-{number}"

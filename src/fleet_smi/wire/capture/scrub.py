@@ -92,6 +92,8 @@ class Scrubber:
         """Return a pseudonym of the same form: a UUID, a hexadecimal number, a name."""
         if has_uuid(text):
             return self._texts.text(text)
+        if "serial" in key.lower() and not text.startswith("0x"):
+            return self._texts.name("serial", text)
         if found := re.fullmatch(r"(0x)?([0-9a-fA-F]{6,64})", text):
             return (found[1] or "") + self._texts.pseudonyms.replace("id", found[2])
         kind = "host" if "host" in key.lower() else "serial"
