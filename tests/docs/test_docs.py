@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import shlex
 import subprocess
 import sys
 import time
@@ -167,25 +166,6 @@ def test_the_picture_is_up_to_date(script: Any) -> None:
     name = Path(script.__file__).name
     assert drawn == script.picture(), f"run `python docs/images/{name}` and look at the picture"
     assert len(drawn.encode()) < 40_000
-
-
-def shell_examples() -> list[str]:
-    """Return every call of the command in the shell examples of all pages."""
-    lines = (
-        line for path in PAGES for block in code_blocks(path.read_text(encoding="utf-8"), "sh")
-        for line in block.splitlines()
-    )  # fmt: skip
-    calls = (
-        re.search(r"(?:^|[\s(]|\.venv/bin/)fleet-smi\b(?!/)([^)|>;#\"]*)", line) for line in lines
-    )
-    return sorted({f"fleet-smi{call[1]}".strip() for call in calls if call})
-
-
-@pytest.mark.parametrize("example", shell_examples())
-def test_every_shell_example_parses(example: str) -> None:
-    arguments = shlex.split(example)[1:]
-    name = arguments.pop(0) if arguments and arguments[0] in COMMANDS else "status"
-    build_parser(name).parse_args(arguments)
 
 
 @pytest.fixture
