@@ -25,6 +25,7 @@ NOT_RUN: dict[str, str] = {
     r"^(docker|podman|buildah|kubectl|helm|kind|ansible\S*|apt|apt-get|dpkg\S*) ": (
         "needs a container engine, a cluster or another machine, with tests of their own"
     ),
+    r"^(sha256sum|gpg|cosign|git|gh) ": "needs a release, or a repository of the reader",
     r"docs/images/make": "rewrites a picture of the documentation, which a test compares",
     r"fleet-smi( \S+)*? top\b": "needs a terminal: run by tests/terminal/top",
     r"fleet-smi migrate |--config (\./)?fleet-smi\.toml": "reads old settings: run by tests/compat",
@@ -74,7 +75,7 @@ def documented_blocks() -> Iterator[tuple[str, list[DocumentedCommand]]]:
 
 def _classify(page: str, text: str, seen: set[str]) -> DocumentedCommand:
     if text in seen:
-        return DocumentedCommand(page, text, "parse", "is run above")
+        return DocumentedCommand(page, text, "parse", "is written above")
     seen.add(text)
     if page.startswith("docs/from/"):
         return DocumentedCommand(page, text, "parse", "run by tests/compat")

@@ -13,7 +13,7 @@ from tests.docs.pages import PROJECT
 from tests.docs.world import DocumentedWorld
 
 BLOCKS = dict(documented_blocks())
-_CALL = re.compile(r"(?:^|[\s(]|\.venv/bin/)fleet-smi\b(?!/)([^)|>;\"]*)")
+_CALL = re.compile(r"(?:^|[\s(]|\.venv/bin/)fleet-smi(?![\w/-])([^)|>;\"]*)")
 # Commands that a hub answers, where none is named.
 _OF_A_HUB = re.compile(
     r"fleet-smi (history|report|queue|nodes|reserve|wait|logout)|--at |--same-node|--ssh-line"

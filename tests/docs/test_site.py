@@ -110,7 +110,10 @@ def test_the_search_finds_a_setting(
 ) -> None:  # fmt: skip
     page: Page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{url if place == 'served' else site.as_uri()}/index.html")
-    page.get_by_placeholder("Search").fill("remote_write_labels")
+    page.get_by_placeholder("Search").click()
+    # What is typed before the index is there is not searched for.
+    expect(page.locator(".md-search-result__meta")).to_have_text(re.compile("Type to start"))
+    page.get_by_placeholder("Search").press_sequentially("remote_write_labels")
     found = page.locator(".md-search-result__item a").first
     expect(found).to_have_attribute("href", re.compile("settings|metrics"))
     page.close()
