@@ -90,6 +90,7 @@ class DocumentedWorld:
             " :7071": f" 127.0.0.1:{self._port}",
             "/nfs/gpu-status": str(folder / "nfs"),
             "/var/www/": f"{folder}/www-",
+            "/run/secrets/": f"{folder}/",
             "/etc/fleet-smi/serve-token": str(folder / "token.txt"),
             "/tmp/driver": str(driver),
             "/tmp/machine": str(folder / "described-machine"),
