@@ -184,6 +184,9 @@ class DocumentedWorld:
         token.touch(0o600)
         token.write_text(self.hub.token("viewer", person="alice"))
         shutil.copy(token, self._folder / "work/token.txt")
+        join_token = self._folder / "join-token"
+        join_token.touch(0o600)
+        join_token.write_text("fsmi_join_" + "x" * 43)
         fish = home / ".config/fish/completions"
         fish.mkdir(parents=True)
         path = f"{self._folder / 'bin'}:{machine.get('PATH', os.environ['PATH'])}"
