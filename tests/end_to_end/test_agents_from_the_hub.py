@@ -33,8 +33,24 @@ OLD_PYTHON = f"""{NO_PYTHON}
 mkdir -p usr/local/old
 printf '#!/bin/sh\\ncase "$2" in *print*) echo 3.9;; *) exit 1;; esac\\n' > usr/local/old/python3
 chmod +x usr/local/old/python3"""
-MACHINES = ("gpu01", "alice01", "py310", "island", "old", "bare", "full", "stranger", "clone")
-OTHERS = ("closed", "hung", "pasted")
+# A stand-in for sudo that asks for no password: a shell that keeps the rights of its owner.
+SUDO = """cp bin/dash usr/bin/rootsh
+chmod u+s usr/bin/rootsh
+printf '#!/usr/bin/rootsh -p\\nshift; exec setpriv --reuid 0 --regid 0 --clear-groups "$@"\\n' > usr/bin/sudo
+chmod +x usr/bin/sudo"""
+MACHINES = (
+    "gpu01",
+    "alice01",
+    "sudo01",
+    "py310",
+    "island",
+    "old",
+    "bare",
+    "full",
+    "stranger",
+    "clone",
+)
+OTHERS = ("closed", "hung", "pasted", "up01", "up02")
 
 
 class HubOfAgents:
@@ -57,6 +73,7 @@ class HubOfAgents:
         """Start the hub; of another version, with a change to the agent's code, where given."""
         if self.program is not None:
             self.program.terminate()
+        self.env.pop("PYTHONPATH", None)
         if version is not None:
             self.env["PYTHONPATH"] = str(self._other_version(version, change))
         flags = ("--listen", ":7070", "--tls", "self-signed")
@@ -123,6 +140,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubOfAgents]:
 def start_machines(room: MachineRoom, hosts: dict[str, NetworkHost]) -> Iterator[None]:
     room.start("gpu01", path=OWN_PATH)
     room.start("alice01", path=OWN_PATH, user="alice")
+    room.start("sudo01", path=OWN_PATH, user="alice", prepare=SUDO)
     old = find_python("3.10")
     room.start("py310", path=f"{Path(old).parent}:{PATH}" if old else OWN_PATH)
     room.start("island", path=OWN_PATH)
@@ -134,6 +152,8 @@ def start_machines(room: MachineRoom, hosts: dict[str, NetworkHost]) -> Iterator
     same_id = f"printf '{hosts['gpu01'].machine_id}' > etc/machine-id"
     room.start("clone", path=OWN_PATH, prepare=same_id)
     room.start("pasted", path=OWN_PATH, user="alice")
+    room.start("up01", path=OWN_PATH)
+    room.start("up02", path=OWN_PATH, user="alice")
     room.add_host("closed", "Port 22")
     room.add_host("hung", "Port 22")
     with hosts["hung"].entered():
@@ -162,9 +182,9 @@ def test_many_machines_join_in_one_command_and_each_says_what_became_of_it(
     assert planned["gpu01"].startswith(
         f"would install fleet-smi {__version__} in /opt/fleet-smi-ag"
     )
-    assert not hub.versions()
+    assert "gpu01" not in hub.versions()
 
-    good = {"gpu01", "alice01", "py310", "island"}
+    good = {"gpu01", "alice01", "sudo01", "py310", "island"}
     code, told = hub.join(
         *good, "old", "bare", "full", "stranger", "close*", "hung", "--parallel=12"
     )
@@ -182,8 +202,11 @@ def test_many_machines_join_in_one_command_and_each_says_what_became_of_it(
         "hung": "the ssh connection timed out",
     }.items():
         assert told[host].startswith(f"FAILED: {reason}"), told[host]
-    assert told["4"] == "of 10 joined"
-    assert hub.versions() == dict.fromkeys(good, __version__)
+    assert told["5"] == "of 11 joined"
+    where = "ls -d /opt/fleet-smi-agent ~/.local/share/fleet-smi-agent 2>/dev/null"
+    assert hub.room.run("sudo01", where).stdout == "/opt/fleet-smi-agent\n"
+    assert hub.room.run("alice01", where).stdout == "/home/alice/.local/share/fleet-smi-agent\n"
+    assert good <= hub.versions().keys()
     # The token was for these hosts, and is gone.
     assert "fleet-smi join" not in hub.run("hub", "token", "list").stdout
 
@@ -213,25 +236,33 @@ def test_the_pasted_line_installs_joins_and_starts(hub: HubOfAgents) -> None:
     assert {"fleet-smi", "fsmi"} <= set(processes.split())
 
 
+@pytest.fixture
+def upgraded(hub: HubOfAgents) -> Iterator[HubOfAgents]:
+    """The hub, which is again of its own version afterwards."""
+    hub.join("up01", "up02")
+    yield hub
+    hub.start()
+
+
 def test_an_agent_is_upgraded_to_the_hubs_version_and_back_if_it_does_not_report(
-    hub: HubOfAgents,
+    upgraded: HubOfAgents,
 ) -> None:
-    hub.join("gpu01", "alice01")
+    hub = upgraded
     hub.start("7.8.9")
     screen = hub.run("nodes", "--hub", URL).stdout
     assert f"{__version__} behind" in screen
     assert "older than the hub (7.8.9)" in screen
     upgrade = "/opt/fleet-smi-agent/current/bin/fleet-smi agent upgrade"
-    done = hub.room.run("gpu01", upgrade)
+    done = hub.room.run("up01", upgrade)
     assert done.stdout.startswith(f"upgraded from {__version__} to 7.8.9"), done.stderr
-    assert hub.versions()["gpu01"] == "7.8.9"
-    assert "already: 7.8.9" in hub.room.run("gpu01", upgrade).stdout
+    assert hub.versions()["up01"] == "7.8.9"
+    assert "already: 7.8.9" in hub.room.run("up01", upgrade).stdout
     # By `join`, as its user.
-    assert "fleet-smi 7.8.9" in hub.join("alice01")[1]["alice01"]
+    assert "fleet-smi 7.8.9" in hub.join("up02")[1]["up02"]
 
     hub.start("7.9.0", '    raise UsageError("broken on purpose")\n')
-    failed = hub.room.run("gpu01", f"{upgrade} --wait 4")
+    failed = hub.room.run("up01", f"{upgrade} --wait 4")
     assert failed.returncode == 1
     last = failed.stderr.splitlines()[-1]
     assert last.startswith("fleet-smi: the agent is 7.8.9 as before: 7.9.0 did not report"), failed
-    wait_until(lambda: hub.versions().get("gpu01") == "7.8.9")
+    wait_until(lambda: hub.versions().get("up01") == "7.8.9")

@@ -5,7 +5,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from msgspec import Struct
@@ -13,8 +13,8 @@ from msgspec import Struct
 from fleet_smi.client.hub import HubClient
 from fleet_smi.errors import UsageError
 from fleet_smi.hub.ssh_hosts import expand_hosts, validate_host
-from fleet_smi.hub.ssh_session import ScriptResult, run_script
-from fleet_smi.model.node_summary import FleetOverview, NodeSummary
+from fleet_smi.hub.ssh_session import run_script
+from fleet_smi.model.node_summary import FleetOverview
 
 _END = "FLEET_SMI_END_OF_SCRIPT"
 _CONFIRM_SECONDS = 20.0
@@ -96,14 +96,16 @@ class HostJoiner:
         self._plan = plan
         self._client = client
         self._lock = threading.Lock()  # a client has one connection
-        self._began_at = client.overview().taken_at
 
     def join_all(self, hosts: Sequence[str], parallel: int) -> Iterator[Outcome]:
         """Yield the outcome of each host when it is known."""
-        with ThreadPoolExecutor(parallel, "join") as pool:
+        pool = ThreadPoolExecutor(parallel, "join")
+        try:
             futures = [pool.submit(self.join_host, host) for host in hosts]
             for future in as_completed(futures):
                 yield future.result()
+        finally:  # after Ctrl-C, without waiting for those that run
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def join_host(self, host: str, *, may_ask: bool = False) -> Outcome:
         """Install on one host; `may_ask` lets ssh ask at the terminal."""
@@ -115,34 +117,34 @@ class HostJoiner:
             timeout_seconds=plan.timeout_seconds,
             may_ask=may_ask,
         )
-        if not result.is_done or plan.is_dry_run:
-            return Outcome(host, result.is_done, result.text, result.may_ask)
-        return self._confirm(host, result)
+        problem = None
+        if result.is_done and not plan.is_dry_run:
+            problem = self._find_problem(result.text)
+        text = result.text if problem is None else f"{result.text}; but {problem}"
+        return Outcome(host, result.is_done and problem is None, text, result.may_ask)
 
-    def _confirm(self, host: str, result: ScriptResult) -> Outcome:
-        """Wait until the hub has a report of the node, and nothing against it."""
-        found = _NAME.search(result.text)
-        name = found[1] if found else host
-        nodes = self._wait_for(lambda node: _names(node.name, name) and self._is_new(node))
-        if not nodes:
-            return Outcome(
-                host, is_good=False, text=f"{result.text}; but no report of it has reached the hub"
-            )
-        # Two machines with one id: the hub says what to do on the clone.
-        cloned = [text for node in nodes for text in node.warnings if "machine-id" in text]
-        return Outcome(host, not cloned, "; but ".join([result.text, *cloned[:1]]))
-
-    def _is_new(self, node: NodeSummary) -> bool:
-        return node.reported_at is not None and node.reported_at >= self._began_at
-
-    def _wait_for(self, matches: Callable[[NodeSummary], bool]) -> list[NodeSummary]:
-        deadline = time.monotonic() + _CONFIRM_SECONDS
-        while True:
-            with self._lock:
-                nodes = [node for node in self._client.overview().nodes if matches(node)]
-            if nodes or time.monotonic() > deadline:
-                return nodes
+    def _find_problem(self, outcome: str) -> str | None:
+        """Wait for a report of the service; return what the hub has against the node."""
+        found = _NAME.search(outcome)
+        since, deadline = self._overview().taken_at, time.monotonic() + _CONFIRM_SECONDS
+        while found is not None:
+            overview = self._overview()
+            nodes = [node for node in overview.nodes if _names(node.name, found[1])]
+            # One that an admin has renamed is not found. It has sent a report when it joined.
+            if not nodes:
+                return None
+            if any((node.reported_at or 0.0) > since for node in nodes):
+                # Two machines with one id: the hub says what to do on the clone.
+                cloned = [text for node in nodes for text in node.warnings if "machine-id" in text]
+                return cloned[0] if cloned else None
+            if time.monotonic() > deadline:
+                return "the hub has no report of its service: see the log of its agent"
             time.sleep(_POLL_SECONDS)
+        return None
+
+    def _overview(self) -> FleetOverview:
+        with self._lock:
+            return self._client.overview()
 
 
 def _names(shown: str, name: str) -> bool:
