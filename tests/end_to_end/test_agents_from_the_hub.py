@@ -36,7 +36,10 @@ chmod +x usr/local/old/python3"""
 # A stand-in for sudo that asks for no password: a shell that keeps the rights of its owner.
 SUDO = """cp bin/dash usr/bin/rootsh
 chmod u+s usr/bin/rootsh
-printf '#!/usr/bin/rootsh -p\\nshift; exec setpriv --reuid 0 --regid 0 --clear-groups "$@"\\n' > usr/bin/sudo
+cat > usr/bin/sudo <<'END'
+#!/usr/bin/rootsh -p
+shift; exec setpriv --reuid 0 --regid 0 --clear-groups "$@"
+END
 chmod +x usr/bin/sudo"""
 MACHINES = (
     "gpu01",

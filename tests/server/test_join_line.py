@@ -74,6 +74,7 @@ def test_the_install_line_runs_the_script_of_its_checksum_and_nothing_else(
 
 
 def test_a_line_for_a_hub_without_tls_says_so() -> None:
+    assert "  " not in install_command("https://gpuhub:7070", "t", "0" * 64, "sha256:ab")
     plain = install_command("http://gpuhub:7070", "t", "0" * 64)
     assert plain.endswith("http://gpuhub:7070 --insecure-http")
     for url in ("http://127.0.0.1:7070", "https://gpu.example.org:443/gpus"):

@@ -9,12 +9,13 @@ from fleet_smi.model.units import format_duration, pluralize
 
 _HOUR = 3600.0
 # $0 is the checksum of the script, $1 the hub's URL. The agent ignores proxies, and so does this.
-# A certificate that is pinned is not checked here: the checksum tells the right script.
+# A certificate that is pinned is not checked here: the checksum tells the right script. No two
+# blanks follow each other: who copies the line from a page by hand would lose one of them.
 _FETCH_AND_RUN = """\
 f=$(mktemp) && trap "rm -f $f" EXIT && \
 if command -v curl >/dev/null; then curl -fsS{curl} --noproxy "*" -o "$f" "$1/install"; \
 else wget -q{wget} --no-proxy -O "$f" "$1/install"; fi && \
-echo "$0  $f" | sha256sum -c - >&2 && sh "$f" "$@\""""
+echo "$0 *$f" | sha256sum -c - >&2 && sh "$f" "$@\""""
 
 
 def join_command(url: str, join_token: str, fingerprint: str | None = None) -> str:
