@@ -1,6 +1,7 @@
 """`fleet-smi mcp`, asked by the SDK's own client."""
 
 import os
+import socket
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from mcp import Client
 
 from fleet_smi.cli.main import build_parser
 from fleet_smi.client.hub import HubClient
+from fleet_smi.mcp.http_service import host_names
 from fleet_smi.mcp.tools import MAX_RESULT_BYTES, TOOLS, object_schema
 from fleet_smi.model.queue.entries import QueueRequest
 from sim.scenario import Scenario, SimGpu
@@ -50,6 +52,7 @@ def test_an_assistant_asks_this_machine(people: UserProcesses, simulated: Simula
         free = await ask(client, "find_free_gpus", count=2)
         assert [one["index"] for one in free["gpus"]] == [0, 2]
         assert free["met"]
+        assert free["take_with"] == "fleet-smi run -n 2 -- COMMAND"
         few = await ask(client, "find_free_gpus", count=3, min_free="40GiB")
         assert not few["met"]
         assert [one["gpu"].rpartition(":")[2] for one in few["rejected"]] == ["1"]
@@ -79,6 +82,8 @@ def test_an_assistant_asks_a_hub(tmp_path: Path) -> None:
             assert [tool.name for tool in (await client.list_tools()).tools] == HUB_TOOLS
             free = await ask(client, "find_free_gpus", count=2)
             assert sorted(one["gpu"] for one in free["gpus"]) == ["gpu01:1", "gpu02:1"]
+            same = await ask(client, "find_free_gpus", count=2, same_node=True, model="x; y")
+            assert same["take_with"] == "fleet-smi run --on any -n 2 --model 'x; y' -- COMMAND"
             same = await ask(client, "find_free_gpus", count=2, same_node=True)
             assert (same["met"], same["total"]) == (False, 4)
             held = await ask(client, "who_has_gpus", user="carol")
@@ -226,6 +231,14 @@ def test_flags_that_would_open_too_much_are_refused(
 ) -> None:
     done = run_fleet_smi("mcp", *flags, env=environment(tmp_path / "home"))
     assert_error_line(done, 2, text)
+
+
+def test_a_server_answers_to_its_own_names_only() -> None:
+    own = socket.gethostname()
+    assert host_names("127.0.0.1", []) == ["127.0.0.1", "localhost", "[::1]"]
+    assert host_names("", ["gpuhub.example"])[:2] == [own, "gpuhub.example"]
+    assert host_names("10.0.0.7", [])[0] == "10.0.0.7"
+    assert host_names("fd00::7", [])[0] == "[fd00::7]"
 
 
 def test_every_schema_describes_an_object_and_marks_what_is_not_ours() -> None:

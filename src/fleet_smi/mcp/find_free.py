@@ -1,5 +1,6 @@
 """Tool `find_free_gpus`: the request language of `fleet-smi free`."""
 
+import shlex
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -57,9 +58,14 @@ class RejectedGpu(Struct, frozen=True, kw_only=True):
 
 
 class FreeGpus(Struct, frozen=True, kw_only=True):
-    """The GPUs to take, best first; where they are not enough, why, and when it may be met."""
+    """The GPUs to take, best first; where they are not enough, why, and when it may be met.
+
+    `take_with` is the command that takes such GPUs and keeps them from others while it runs. It is
+    made of the arguments alone, without text from outside.
+    """
 
     met: bool
+    take_with: str
     reason: OutsideText
     gpus: tuple[FreeGpu, ...]
     rejected: tuple[RejectedGpu, ...] = ()
@@ -86,6 +92,7 @@ def find_free_gpus(access: FleetAccess, wanted: FreeArguments) -> tuple[FreeGpus
     counts, expected = offer.summary, offer.expected
     found = FreeGpus(
         met=offer.unmet is None,
+        take_with=_command(wanted, on_any=access.hub is not None),
         reason=reason(offer.reason or offer.unmet or ""),
         gpus=tuple(map(_gpu, offer.offered[:_MAX_GPUS])),
         rejected=tuple(
@@ -99,6 +106,14 @@ def find_free_gpus(access: FleetAccess, wanted: FreeArguments) -> tuple[FreeGpus
         silent_nodes=counts.nodes - counts.nodes_reporting,
     )
     return found, _text(found)
+
+
+def _command(wanted: FreeArguments, *, on_any: bool) -> str:
+    words = ["fleet-smi", "run", *(["--on", "any"] if on_any else []), "-n", str(wanted.count)]
+    for flag, value in (("--min-free", wanted.min_free), ("--model", wanted.model)):
+        words += [] if value in (None, "0") else [flag, str(value)]
+    words += [] if wanted.vendor is None else ["--vendor", wanted.vendor]
+    return f"{shlex.join(words)} -- COMMAND"
 
 
 def _offer(access: FleetAccess, request: GpuRequest) -> Offer:
@@ -133,6 +148,7 @@ def _text(found: FreeGpus) -> str:
         f"- {quoted(one.gpu)}: {quoted(one.model or 'GPU')}, {one.free_memory_gib or '?'} GiB free"
         for one in found.gpus
     ]
+    lines.append(f"Take them with `{found.take_with}`, which keeps them from others meanwhile.")
     if found.usually_by is not None:
         lines.append(f"Usually met by {found.usually_by}.")
     return "\n".join(lines)
