@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from mcp import Client
 
 from tests.cli.program import assert_error_line, run_fleet_smi, run_json
 from tests.machines import wait_until
+from tests.mcp.assistants import ask, over_stdio
 from tests.sshd import SshNetwork
 
 PLAIN = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
@@ -123,3 +125,19 @@ def test_the_ssh_line_has_the_host_that_was_given(env: dict[str, str]) -> None:
     user = pwd.getpwuid(os.geteuid()).pw_name
     done = run_fleet_smi("free", "--ssh", f"{user}@quick", "--ssh-line", env=env)
     assert_error_line(done, 1, "no GPU is free")  # this machine has none
+
+
+def test_one_line_of_numbers_and_an_assistant_over_ssh(env: dict[str, str]) -> None:
+    line = "{total} GPUs, {silent} of {nodes} silent"
+    done = run_fleet_smi("--format", line, "--ssh", "quick,gone", env=env)
+    assert done.stdout == "0 GPUs, 1 of 2 silent\n", done.stderr
+    # Of a fleet without any answer nothing is known: 0 would be a guess.
+    done = run_fleet_smi("--format", line, "--ssh", "gone", env=env)
+    assert (done.returncode, done.stdout) == (3, "- GPUs, - of - silent\n")
+
+    async def session(client: Client) -> None:
+        assert (await ask(client, "find_free_gpus"))["total"] == 0
+        found = await ask(client, "why_is_it_slow", target=QUICK)
+        assert (found["gpus"], found["findings"]) == (0, [])
+
+    over_stdio(["--ssh", "quick"], env, session)
