@@ -116,7 +116,7 @@ def test_the_queue_says_who_waits_and_why_and_ones_own_place_can_be_left(
     expect(row).to_contain_text("8 × any")
     expect(page.get_by_text("1 person waits for 8 GPUs")).to_be_visible()
     row.get_by_role("button", name="Leave").click()
-    expect(page.get_by_text("Nobody waits.")).to_be_visible()
+    expect(page.get_by_text("Nobody is waiting.")).to_be_visible()
 
 
 def test_conflicts_are_shown_with_what_would_fit(booked: ThreadedHub, page: Page) -> None:

@@ -25,6 +25,7 @@ _WIDTH, _HEIGHT = 720, 170
 _TOP, _BOTTOM, _GAP = 26, 28, 0.2
 _DAY_SECONDS = 86400
 _MAX_LABELS = 8
+_CHARACTER_WIDTH = 12  # on a phone, where the type is larger
 
 
 def states_chart(by_state: Mapping[State, float]) -> Html:
@@ -61,9 +62,9 @@ def daily_chart(gpu_seconds: Sequence[float], start: float) -> Html:
         datetime.fromtimestamp((first + day) * _DAY_SECONDS, timezone.utc)
         for day in range(len(gpu_seconds))
     ]
-    labels = [f"{date.day} {date:%b}" for date in dates]
+    labels = [f"{date:%m-%d}" for date in dates]
     peak = max(range(len(gpu_seconds)), key=lambda day: gpu_seconds[day])
-    summary = f"Most on {labels[peak]}: {format_hours(gpu_seconds[peak])} GPU-hours."
+    summary = f"Most on {dates[peak]:%Y-%m-%d}: {format_hours(gpu_seconds[peak])} GPU-hours."
     hours = [seconds / HOUR_SECONDS for seconds in gpu_seconds]
     drawing = _bars(hours, labels, summary, "GPU-hours")
     return fragment(drawing, element("p", summary, class_="quiet"))
@@ -110,7 +111,9 @@ def _bars(
                 _rect(left + step * _GAP / 2, _HEIGHT - _BOTTOM - bar, step * (1 - _GAP), bar)
             )
         if position % every == 0:
-            parts.append(_text(left + step / 2, _HEIGHT - 6, label, anchor="middle"))
+            # The first label must not stick out to the left of the drawing.
+            middle = max(left + step / 2, len(label) * _CHARACTER_WIDTH / 2)
+            parts.append(_text(middle, _HEIGHT - 6, label, anchor="middle"))
     return _drawing(_HEIGHT, summary, *parts)
 
 
