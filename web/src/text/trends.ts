@@ -69,12 +69,13 @@ export function compareMonths(current: Month, before: Month, price: { perKwh: nu
     const values = [current, before].map(({ sums }) => (sums ? stateShare(sums, ...states) : null));
     return { name, current: shown(values[0], percent), before: shown(values[1], percent), change: points(values[0], values[1]) };
   };
-  const sum = (name: string, value: (month: Month) => number | null, format: (value: number) => string): ComparedRow => {
+  const amount = (name: string, value: (month: Month) => number | null, format: (value: number) => string, length: (month: Month) => number, per: string): ComparedRow => {
     const [now, then] = [value(current), value(before)];
-    const days = ({ span }: Month): number => (span.end - span.start) / 86_400;
-    const change = now === null || then === null || then === 0 ? "" : relative(now / days(current) / (then / days(before)));
+    const change = now === null || then === null || then === 0 ? "" : `${relative(now / length(current) / (then / length(before)))}${per}`;
     return { name, current: shown(now, format), before: shown(then, format), change };
   };
+  const sum = (name: string, value: (month: Month) => number | null, format: (value: number) => string): ComparedRow =>
+    amount(name, value, format, ({ span }) => span.end - span.start, " a day");
   const cost = price && sum("Cost", ({ sums }) => sums && (sums.joules / 3.6e6) * price.perKwh, (value) => `${grouped(Math.round(value))} ${price.currency}`.trim());
   return [
     share("Busy", "busy"),
@@ -83,7 +84,7 @@ export function compareMonths(current: Month, before: Month, price: { perKwh: nu
     sum("GPU-hours busy", ({ sums }) => sums && (sums.seconds.busy ?? 0), formatHours),
     sum("GPU-hours idle", ({ sums }) => sums && (sums.seconds.held ?? 0) + (sums.seconds.ghost ?? 0), formatHours),
     sum("GPU-hours broken", ({ sums }) => sums && (sums.seconds.broken ?? 0), formatHours),
-    sum("Average power", ({ sums, span }) => sums && averageWatts(sums, span), watts),
+    amount("Average power", ({ sums, span }) => sums && averageWatts(sums, span), watts, () => 1, ""),
     sum("Energy", ({ sums }) => sums && sums.joules, formatEnergy),
     ...(cost ? [cost] : []),
   ];
@@ -100,8 +101,8 @@ function points(now: number | null | undefined, then: number | null | undefined)
   return change === 0 ? "0" : `${change > 0 ? "+" : "−"}${Math.abs(change)}`;
 }
 
-/** "+12 % a day". */
+/** "+12 %". */
 function relative(ratio: number): string {
   const change = Math.round(100 * (ratio - 1));
-  return `${change >= 0 ? "+" : "−"}${grouped(Math.abs(change))} % a day`;
+  return `${change >= 0 ? "+" : "−"}${grouped(Math.abs(change))} %`;
 }

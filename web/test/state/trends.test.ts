@@ -2,6 +2,8 @@ import { expect, it } from "vitest";
 import type { Usages } from "../../src/feed/types";
 import { averageWatts, mapLimited, monthOf, parseTrendRange, stateShare, trendBuckets, trendSums } from "../../src/state/trends";
 
+import { compareMonths } from "../../src/text/trends";
+
 const NOW = Date.UTC(2026, 10, 16, 14, 30) / 1000;
 const DAY = 86_400;
 
@@ -48,4 +50,10 @@ it("requests are limited and results stay in order", async () => {
     return item * 10;
   });
   expect([results, most]).toEqual([[30, 10, 20, 50, 40], 2]);
+});
+
+it("sums of months are compared by day, averages as they are", () => {
+  const month = (days: number, busy: number): Parameters<typeof compareMonths>[0] => ({ sums: { seconds: { busy: busy * 3600 }, joules: days * DAY * 1000 }, span: { start: 0, end: days * DAY } });
+  const changes = new Map(compareMonths(month(15, 660), month(30, 1200), null).map(({ name, change }) => [name, change]));
+  expect([changes.get("GPU-hours busy"), changes.get("Average power"), changes.get("Energy")]).toEqual(["+10 % a day", "+0 %", "+0 % a day"]);
 });
