@@ -1,10 +1,11 @@
 """The page in Chromium, with a hub of 1,000 nodes, typing at 5,000, and 10,000 in the heat map."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean, quantiles
+from typing import TypeVar
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Error
 
 from bench.browser import PageCounters, PageView, find_chromium, launch_chromium, open_page
 from bench.line_program import LineProgram
@@ -14,6 +15,7 @@ from bench.peers import NotAvailable
 from bench.report import MeasurementSeries, Pair
 from fleet_smi.server.page_files import INDEX_FILE, page_files
 
+_Run = TypeVar("_Run")
 NODES, TYPED_NODES, MANY_NODES, GPUS = 1000, 5000, 10_000, 8
 # Long report intervals: the page is measured, not the hub.
 _MANY_INTERVAL_SECONDS = 30.0
@@ -106,14 +108,25 @@ def measure(environment: Mapping[str, str], minutes: float) -> PageMeasurement:
         return unavailable(str(reason), files)
     try:
         with launch_chromium(program) as browser:
-            return summarize(
-                files,
-                _usual(browser, environment, minutes),
-                _typed(browser, environment),
-                _many(browser, environment),
-            )
+            usual = _usual(browser, environment, minutes)
+            # What was measured is kept where a larger fleet fails to start.
+            typed = _attempt(_typed, browser, environment)
+            many = _attempt(_many, browser, environment)
+            return summarize(files, usual, typed, many)
     except NotAvailable as reason:
         return failed_measurement(str(reason), files)
+
+
+def _attempt(
+    run: Callable[[Browser, Mapping[str, str]], _Run],
+    browser: Browser,
+    environment: Mapping[str, str],
+) -> _Run | str:
+    """Return the result of a run, or why there is none."""
+    try:
+        return run(browser, environment)
+    except (NotAvailable, Error) as reason:
+        return f"does not run: {str(reason).splitlines()[0]}"
 
 
 def unavailable(reason: str, files: int | None = None) -> PageMeasurement:
@@ -142,9 +155,9 @@ def failed_measurement(reason: str, files: int) -> PageMeasurement:
 
 
 def summarize(
-    files: int, usual: PageRun, key_seconds: tuple[float, ...], many: PageRun
+    files: int, usual: PageRun, key_seconds: tuple[float, ...] | str, many: PageRun | str
 ) -> PageMeasurement:
-    """Return the observations as series with their limits."""
+    """Return the observations as series with their limits; a text is why there are none."""
     early, late = usual.heap_bytes
     received = sum(window.received_bytes for window in usual.windows)
     return PageMeasurement(
@@ -154,10 +167,10 @@ def summarize(
             _of_an_update(SCRIPT_CPU, usual, "script_cpu_seconds"),
             _of_an_update(WORK, usual, "task_seconds"),
             _one(FRAME, fmean(usual.frame_seconds)),
-            MeasurementSeries(label=KEY, values=key_seconds),
-            MeasurementSeries(label=MANY_PAINT, values=many.first_paint_seconds),
-            _of_an_update(MANY_SCRIPT, many, "script_seconds"),
-            _one(MANY_FRAME, fmean(many.frame_seconds)),
+            MeasurementSeries(label=KEY, note=key_seconds)
+            if isinstance(key_seconds, str)
+            else MeasurementSeries(label=KEY, values=key_seconds),
+            *_many_series(many),
             *_TIME_LIMITS,
         ),
         heaps=(_one(HEAP_EARLY, early), _one(HEAP_LATE, late)),
@@ -167,7 +180,18 @@ def summarize(
             _one(VIEWER, received / _seconds(usual)),
             *_SIZE_LIMITS,
         ),
-        notes=_words(NODES, usual) + _words(MANY_NODES, many),
+        notes=_words(NODES, usual) + ("" if isinstance(many, str) else _words(MANY_NODES, many)),
+    )
+
+
+def _many_series(many: PageRun | str) -> tuple[MeasurementSeries, ...]:
+    if isinstance(many, str):
+        labels = (MANY_PAINT, MANY_SCRIPT, MANY_FRAME)
+        return tuple(MeasurementSeries(label=label, note=many) for label in labels)
+    return (
+        MeasurementSeries(label=MANY_PAINT, values=many.first_paint_seconds),
+        _of_an_update(MANY_SCRIPT, many, "script_seconds"),
+        _one(MANY_FRAME, fmean(many.frame_seconds)),
     )
 
 

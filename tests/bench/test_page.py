@@ -49,6 +49,12 @@ def test_a_page_within_its_limits_keeps_every_budget() -> None:
     assert set(outcomes(page.summarize(90_000, USUAL, KEYS, MANY)).values()) == {"kept"}
 
 
+def test_a_large_fleet_that_does_not_start_hides_no_other_figure() -> None:
+    found = outcomes(page.summarize(90_000, USUAL, KEYS, "does not run: too busy"))
+    missed = [label for label, outcome in found.items() if outcome != "kept"]
+    assert missed == [page.MANY_SCRIPT, page.MANY_FRAME]
+
+
 @pytest.mark.parametrize(
     ("files", "usual", "many", "missed"),
     [
