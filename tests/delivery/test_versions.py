@@ -1,7 +1,8 @@
-"""Reports of both versions over a connection that loses, doubles and reorders them, with restarts
+"""Reports of all versions over a connection that loses, doubles and reorders them, with restarts
 of either side: nothing is missing, and what the hub shows is what the agent has read."""
 
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -17,7 +18,9 @@ from fleet_smi.node.credential_file import CredentialFile
 from fleet_smi.node.hub_session import HubSession
 from fleet_smi.node.outlets.push import PushOutlet
 from fleet_smi.node.spool import Spool
-from fleet_smi.wire.compact_codec import is_compact
+from fleet_smi.wire.compact import CompactReport
+from fleet_smi.wire.compact_codec import encode_compact, is_compact
+from fleet_smi.wire.packed import is_packed
 from tests.builders import gpu, process, snapshot
 from tests.delivery.transports import NoCompactReports
 from tests.ports import free_port
@@ -35,7 +38,7 @@ class UnreliableConnection(HubConnection):
         self._random = random
         self._earlier: list[bytes] = []
         self.is_reliable = False
-        self.compact_accepted = self.compact_refused = 0
+        self.accepted, self.refused = Counter[int](), Counter[int]()
 
     def request(
         self,
@@ -59,11 +62,19 @@ class UnreliableConnection(HubConnection):
         response = super().request(method, path, body, headers, max_bytes)
         if body is not None:
             self._earlier = [*self._earlier[-5:], body]
-            self.compact_accepted += is_compact(body) and response.status == 200
-            self.compact_refused += is_compact(body) and response.status == 409
+            version = 2 if is_compact(body) else 3 if is_packed(body) else 1
+            self.accepted[version] += response.status == 200
+            self.refused[version] += response.status == 409
         if chance > 0.95:
             raise Unreachable("the answer was lost")
         return response
+
+
+class SecondVersion(HubSession):
+    """The session of an agent from before packed reports."""
+
+    def _encode_compact(self, report: CompactReport, hub: str) -> bytes:
+        return encode_compact(report, time.time(), hub)
 
 
 class Lab:
@@ -85,9 +96,9 @@ class Lab:
     def restart_agent(self) -> None:
         """Stop the agent; the next run continues with its spool, and numbers of its own."""
         self.outlet.close()
-        accepted, refused = self.connection.compact_accepted, self.connection.compact_refused
+        accepted, refused = self.connection.accepted, self.connection.refused
         self.connection, self.outlet = self._start_agent()
-        self.connection.compact_accepted, self.connection.compact_refused = accepted, refused
+        self.connection.accepted, self.connection.refused = accepted, refused
 
     def close(self) -> None:
         self.outlet.close()
@@ -103,7 +114,8 @@ class Lab:
     def _start_agent(self) -> tuple[UnreliableConnection, PushOutlet]:
         self._run += 1
         connection = UnreliableConnection(f"http://127.0.0.1:{self._port}", self._random)
-        session = HubSession(connection, CredentialFile(str(self._folder / "agent")), self._join)
+        kind = SecondVersion if self._version == 2 else HubSession
+        session = kind(connection, CredentialFile(str(self._folder / "agent")), self._join)
         outlet = PushOutlet(session, ReportBuffer(Spool(str(self._folder / "spool"))))
         if self._version == 1:
             outlet._compact_base = NoCompactReports()
@@ -127,7 +139,7 @@ def next_sample(random: Random, number: int, run_id: str) -> Snapshot:
     )
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_nothing_is_missing_or_wrong_after_loss_doubling_reordering_and_restarts(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,8 +166,9 @@ def test_nothing_is_missing_or_wrong_after_loss_doubling_reordering_and_restarts
         assert lab.hub.server.hub.fleet.latest_snapshot(NODE_ID) == last
         (node,) = lab.hub.fleet().nodes
         assert (node.missing_reports, node.sequence) == (0, number + 1)
-        sent = lab.connection.compact_accepted, lab.connection.compact_refused
         # How many depends on the pauses between them, which are a matter of time.
-        assert min(sent) > 0 if version == 2 else sent == (0, 0)
+        assert lab.connection.accepted.keys() <= {1, version}
+        assert lab.connection.accepted[version] > 0
+        assert version == 1 or lab.connection.refused[version] > 0
     finally:
         lab.close()

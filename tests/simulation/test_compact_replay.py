@@ -3,16 +3,19 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fleet_smi.fleet.node_sample import PackedSample
+from fleet_smi.hub.figure_batches import FigureBatches
 from fleet_smi.model.snapshot_figures import MemoryLimits, SnapshotFigures
 from fleet_smi.server import report_decoding, report_handler
 from fleet_smi.simulation.compact_replay import CompactReplay
 from fleet_smi.simulation.large_fleet import large_fleet
 from fleet_smi.simulation.load_generator import LoadGenerator
 from fleet_smi.wire.compact import CompactReport, builds_on, expand, merge
-from fleet_smi.wire.compact_codec import decode_compact
+from fleet_smi.wire.packed import decode_packed
 from tests.server.threaded_hub import ThreadedHub
 
 START = 1_750_000_000.0
@@ -33,7 +36,7 @@ def test_replayed_reports_have_figures_of_the_scenario(replay_seconds: int) -> N
             hub_has = truth[number]
             replay.begin(hub_has, HUB)
             continue
-        report = decode_compact(body)
+        report = decode_packed(body)
         assert (report.hub, report.sent_at, report.sequence) == (HUB, START + number, number)
         assert builds_on(report, hub_has)
         hub_has = expand(hub_has, report)
@@ -56,7 +59,16 @@ def expanded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         numbers.append(report.sequence)
         return merge(base, report, limits)
 
-    # Those of a known node are merged before all checks.
+    follow = FigureBatches._follow
+
+    def followed(
+        batches: FigureBatches, report: Any, packed: PackedSample, at: float, is_closed: bool
+    ) -> int:
+        numbers.append(packed.sequence)
+        return follow(batches, report, packed, at, is_closed)
+
+    # Steady ones are not merged, those of a known node before all checks.
+    monkeypatch.setattr(FigureBatches, "_follow", followed)
     for module in (report_decoding, report_handler):
         monkeypatch.setattr(module, "merge", recorded)
     return numbers

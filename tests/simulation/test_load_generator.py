@@ -15,7 +15,7 @@ from fleet_smi.simulation.demo import SILENT_AFTER_SECONDS, demo_fleet
 from fleet_smi.simulation.large_fleet import large_fleet
 from fleet_smi.simulation.load_generator import LoadGenerator
 from fleet_smi.simulation.scenario import RECENT_SECONDS, FleetScenario, last_hour, last_week
-from fleet_smi.wire.compact_codec import is_compact
+from fleet_smi.wire.packed import is_packed
 from tests.simulation.recording_hub import (
     JOIN_TOKEN,
     RecordingHub,
@@ -323,7 +323,7 @@ def test_a_server_that_is_no_hub_can_be_sent_compact_reports(always_compact: boo
 
     with open_listener() as listener:
         counters = asyncio.run(scenario(listener)).counters
-    compact = [is_compact(body) for body in hub.bodies]
+    compact = [is_packed(body) for body in hub.bodies]
     assert any(compact) is always_compact
     assert counters.compact == sum(compact)
     assert counters.sent_bytes == sum(map(len, hub.bodies))

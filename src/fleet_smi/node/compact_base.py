@@ -27,6 +27,7 @@ class CompactBase:
     def __init__(self) -> None:
         self._base: SnapshotParts | None = None
         self._sending: SnapshotParts | None = None
+        self._last: CompactReport | None = None
         self._full_due_at = 0.0
         self._paused_until = 0.0
 
@@ -36,7 +37,9 @@ class CompactBase:
         if self._base is None or time.monotonic() >= self._full_due_at:
             return None
         self._sending = split(snapshot)
-        return compact_parts(self._base, self._sending)
+        report = compact_parts(self._base, self._sending, self._last)
+        self._last = report or self._last
+        return report
 
     def acknowledge_compact(self) -> None:
         """Build on the snapshot whose compact report was acknowledged."""
@@ -47,7 +50,7 @@ class CompactBase:
         now = time.monotonic()
         # At random, so that agents which began together do not send the next one together.
         self._full_due_at = now + FULL_REPORT_SECONDS * (1.0 + random.random()) / 2  # noqa: S311
-        self._base = None
+        self._base = self._last = None
         if (
             snapshot is not None
             and COMPACT_VERSION in receipt.versions
@@ -58,7 +61,7 @@ class CompactBase:
 
     def forget(self) -> None:
         """Build on nothing: it is not known what the hub has."""
-        self._base = self._sending = None
+        self._base = self._sending = self._last = None
 
     def pause(self) -> None:
         """Send full reports for a while: the hub could not use a compact one."""

@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -29,6 +30,9 @@ from fleet_smi.wire.credential_proof import (
     credential_digest,
     credential_proof,
 )
+from fleet_smi.wire.figure_codes import NoCode
+from fleet_smi.wire.packed import encode_packed
+from fleet_smi.wire.packed_layout import PACKED_VERSION
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report
 
 logger = logging.getLogger(__name__)
@@ -61,6 +65,7 @@ class HubSession:
         self._join_token = join_token
         connection.token = credential_file.get(self._credential_name)
         self._may_be_known = True
+        self._reads_packed = False
         self.has_untried_hub = False
         """Whether there is another hub to send to at once, after this one failed."""
 
@@ -96,18 +101,26 @@ class HubSession:
 
     def send_compact(self, report: CompactReport, hub: str) -> Receipt:
         """Send a compact report; raise `NeedsFullReport` if the hub does not have its base."""
-        return self._send_report_body(encode_compact(report, time.time(), hub))
+        return self._send_report_body(self._encode_compact(report, hub))
+
+    def _encode_compact(self, report: CompactReport, hub: str) -> bytes:
+        if self._reads_packed:
+            with suppress(NoCode):
+                return encode_packed(report, time.time(), hub)
+        return encode_compact(report, time.time(), hub)
 
     def _send_report_body(self, body: bytes) -> Receipt:
         response = self._post("/api/v1/reports", body, "application/msgpack")
         try:
-            return decode_receipt(response.body)
+            receipt = decode_receipt(response.body)
         except Undecodable as error:
             # A page of a proxy, or another service: for `Undecodable` the caller would drop the
             # samples, although the hub has not seen them.
             raise Unreachable(
                 f"{self._where} gives no receipt ({error}): is it a fleet-smi hub?"
             ) from None
+        self._reads_packed = PACKED_VERSION in receipt.versions
+        return receipt
 
     def reload_credential(self) -> None:
         """Read the credential again: another session may have joined the same cluster."""

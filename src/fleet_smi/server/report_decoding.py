@@ -12,6 +12,7 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.wire.compact import CompactReport, builds_on, merge
 from fleet_smi.wire.compact_codec import decode_compact, is_compact
+from fleet_smi.wire.packed import decode_packed, is_packed
 from fleet_smi.wire.report import Report, decode_report, sample_age
 
 DecodedReport = Report | CompactReport | DeliveryError
@@ -19,10 +20,12 @@ DecodedReport = Report | CompactReport | DeliveryError
 
 
 def decode_body(body: bytes, *, is_json: bool) -> DecodedReport:
-    """Decode a body, of either version as msgpack and of the first one as JSON."""
+    """Decode a body, of any version as msgpack or packed, and of the first one as JSON."""
     try:
         if is_compact(body) and not is_json:
             return decode_compact(body)
+        if is_packed(body) and not is_json:
+            return decode_packed(body)
         return decode_report(body, json=is_json)
     except DeliveryError as error:
         return error

@@ -14,8 +14,16 @@ from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.snapshot_figures import Column, Columns, SnapshotFigures
 from fleet_smi.simulation.scenario import FleetScenario
 from fleet_smi.simulation.seeded_random import seeded_rng
-from fleet_smi.wire.compact import SnapshotParts, compact_parts, run_checksum, split
+from fleet_smi.wire.compact import (
+    CompactReport,
+    SnapshotParts,
+    compact_parts,
+    run_checksum,
+    split,
+)
 from fleet_smi.wire.compact_codec import encode_head, encode_tail
+from fleet_smi.wire.figure_codes import NoCode
+from fleet_smi.wire.packed import PackedFigures, pack_figures, pack_head
 
 _MAX_SAMPLES = 8
 _FULL_REPORT_SECONDS = 300.0
@@ -38,7 +46,7 @@ class CompactReplay:
         self._hub, self._run, self._base = "", 0, 0
         self._full_at = self._renew_at = 0.0
         self._sent = _NONE
-        self._tails: list[bytes] = []
+        self._tails: list[PackedFigures | bytes] = []
         self._position, self._step = 0, 1
 
     def begin(self, full: Snapshot, hub: str) -> None:
@@ -61,8 +69,11 @@ class CompactReplay:
             return None
         if at >= self._renew_at and not self._renew(self._full, at):
             return None
-        body = encode_head(at, self._hub, self._run, self._base, sequence, at)
-        body += self._tails[self._position]
+        head, tail = (
+            (at, self._hub, self._run, self._base, sequence, at),
+            self._tails[self._position],
+        )
+        body = encode_head(*head) + tail if isinstance(tail, bytes) else pack_head(tail, *head)
         self._base = sequence
         self._move()
         return body
@@ -88,11 +99,18 @@ class CompactReplay:
         reports = [compact_parts(blank, each) for each in alike]
         if not reports or None in reports:
             return False
-        self._tails = [encode_tail(each) for each in reports if each is not None]
+        self._tails = [_encoded(each) for each in reports if each is not None]
         self._position, self._step = 0, 1
         share, self._first_share = self._first_share, None
         self._renew_at = at + self._replay_seconds * (1.0 if share is None else share)
         return True
+
+
+def _encoded(report: CompactReport) -> PackedFigures | bytes:
+    try:
+        return pack_figures(report)
+    except NoCode:
+        return encode_tail(report)
 
 
 def _changing(

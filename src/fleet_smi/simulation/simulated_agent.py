@@ -17,7 +17,7 @@ from fleet_smi.simulation.compact_replay import CompactReplay
 from fleet_smi.simulation.counters import LoadCounters
 from fleet_smi.simulation.http_client import RawConnection, RawResponse
 from fleet_smi.simulation.scenario import BackfillPoint, FleetScenario
-from fleet_smi.wire.compact import COMPACT_VERSION
+from fleet_smi.wire.packed_layout import PACKED_VERSION
 from fleet_smi.wire.report import decode_receipt, encode_report, encode_snapshot
 
 _CONNECT_TIMEOUT_SECONDS = 30.0
@@ -274,7 +274,7 @@ class SimulatedAgent:
                 return
             with suppress(Undecodable):
                 receipt = decode_receipt(response.body)
-                if COMPACT_VERSION in receipt.versions:
+                if PACKED_VERSION in receipt.versions:
                     self._compact.begin(self._latest, receipt.hub)
 
     def _handle_lost(self) -> None:

@@ -59,6 +59,9 @@ class CompactReport(Struct, array_like=True, frozen=True, kw_only=True, gc=False
     run_seconds: Column | None = None
 
 
+_NOTHING_SENT = CompactReport(run=0, base=0, sequence=0, taken_at=0.0)
+
+
 class SnapshotParts(NamedTuple):
     """A snapshot for the comparison with another one: what is no figure, and the figures."""
 
@@ -79,22 +82,32 @@ def compact(base: Snapshot, now: Snapshot) -> CompactReport | None:
     return compact_parts(split(base), split(now))
 
 
-def compact_parts(base: SnapshotParts, now: SnapshotParts) -> CompactReport | None:
-    """Like `compact`, of snapshots that are split: the base was already, when it was sent."""
+def compact_parts(
+    base: SnapshotParts, now: SnapshotParts, previous: CompactReport | None = None
+) -> CompactReport | None:
+    """Like `compact`, of snapshots that are split: the base was already, when it was sent.
+
+    Columns that the `previous` report had are there again, whether they differ or not: a hub reads
+    reports of the same columns with less work.
+    """
     if now.run_id is None or base.static != now.static:
         return None
-    old, new = base.figures, now.figures
+    old, new, last = base.figures, now.figures, previous or _NOTHING_SENT
     try:
         return CompactReport(
             run=run_checksum(now.run_id),
             base=old.sequence,
             sequence=new.sequence,
             taken_at=new.taken_at,
-            host=None if old.host == new.host else new.host,
-            gpus=_changes(old.gpus, new.gpus, GPU_CODES),
-            instances=_changes(old.instances, new.instances, {}),
-            processes=_changes(old.processes, new.processes, PROCESS_CODES),
-            run_seconds=None if old.run_seconds == new.run_seconds else new.run_seconds,
+            host=None if old.host == new.host and last.host is None else new.host,
+            gpus=_changes(old.gpus, new.gpus, GPU_CODES, last.gpus),
+            instances=_changes(old.instances, new.instances, {}, last.instances),
+            processes=_changes(old.processes, new.processes, PROCESS_CODES, last.processes),
+            run_seconds=(
+                None
+                if old.run_seconds == new.run_seconds and last.run_seconds is None
+                else new.run_seconds
+            ),
         )
     except NoCode:
         return None
@@ -164,9 +177,12 @@ def run_checksum(run_id: str) -> int:
     return crc32(run_id.encode())
 
 
-def _changes(old: Columns, new: Columns, codes: dict[int, FigureCode]) -> Changes | None:
+def _changes(
+    old: Columns, new: Columns, codes: dict[int, FigureCode], sent: Changes | None
+) -> Changes | None:
     changed: list[Column | None] = [
-        None if before == after else after for before, after in zip(old, new, strict=True)
+        None if before == after and last is None else after
+        for before, after, last in zip(old, new, sent or (None,) * len(new), strict=True)
     ]
     if not any(changed):
         return None

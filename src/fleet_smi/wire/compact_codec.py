@@ -26,9 +26,10 @@ from fleet_smi.wire.error_text import describe_error
 from fleet_smi.wire.figure_codes import GPU_CODES, PROCESS_CODES, FigureCode
 from fleet_smi.wire.lenient import DECODE_ERRORS
 from fleet_smi.wire.limits import FIELD_RANGES, MAX_ITEMS, MAX_TEXT_LENGTH, unwrap_optional
+from fleet_smi.wire.packed_layout import PACKED_VERSION
 from fleet_smi.wire.report import REPORT_VERSION
 
-READABLE_VERSIONS = (REPORT_VERSION, COMPACT_VERSION)
+READABLE_VERSIONS = (REPORT_VERSION, COMPACT_VERSION, PACKED_VERSION)
 _MAX_PROCESSES = 4096  # a node has 512 listed, and one more for each further instance
 _MAX_SHORT = 1 << 53  # a larger one is no figure, and too long for an integer of msgpack
 _ARRAY_START = bytes([0x90 | len(CompactReport.__struct_fields__)])  # of msgpack
