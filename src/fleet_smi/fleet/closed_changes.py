@@ -16,6 +16,11 @@ class ClosedChanges:
     def __init__(self) -> None:
         self._closed: dict[str, frozenset[str]] = {}  # free devices that were closed, by node id
 
+    @property
+    def has_any(self) -> bool:
+        """Whether a free device was closed at the last report of its node."""
+        return bool(self._closed)
+
     def apply(self, change: FleetChange, closings: Sequence[Closing]) -> FleetChange:
         """Return the change of a report, given the closings that cover its node."""
         node_id = change.node_id

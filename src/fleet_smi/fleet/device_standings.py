@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,9 @@ from fleet_smi.model.verdict.live_standing import (
 )
 from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.verdict.window import max_gap_seconds, mean_weight
+
+if TYPE_CHECKING:
+    from fleet_smi.fleet.figure_columns import NodeColumns, ReportLink
 
 _BUSY, _ENCODER, _DECODER, _MEMORY, _POWER, _TEMPERATURE = [
     GPU_FIELDS.index(field)
@@ -47,17 +51,18 @@ class DeviceStandings(Mapping[str, Standing]):
     Each is made when it is read: this is no copy, and the next report changes it.
     `occupancy_changed` are the UUIDs of those whose processes, or their memory, differ from the
     report before, who are leased by somebody else, or whose use has ended or come back since, and
-    of those that are gone.
+    of those that are gone. `columns` is what was judged together with other nodes, if anything was.
     """
 
     __slots__ = (
         "_at",
-        "_figures",
         "_gpus",
         "_live",
         "_of_gpus",
+        "_sample",
         "_skew",
         "_thresholds",
+        "columns",
         "occupancy_changed",
     )
 
@@ -66,13 +71,16 @@ class DeviceStandings(Mapping[str, Standing]):
         # Those of whole GPUs, in the order of the latest sample.
         self._of_gpus: list[LiveStanding] = []
         self._gpus: Sequence[Gpu] = ()
-        self._figures: SnapshotFigures | None = None  # of the latest sample, if they are newer
+        self._sample: NodeSample | None = None  # the latest, if its figures are newer
+        self.columns: NodeColumns | None = None
         self._at = -inf
         self._skew = 0.0
         self._thresholds = DEFAULT_THRESHOLDS
         self.occupancy_changed: tuple[str, ...] = ()
 
     def __getitem__(self, uuid: str) -> Standing:
+        if self.columns is not None:
+            self.columns.bring_up_to_date(self._of_gpus)
         live = self._live[uuid]
         return (
             live.standing(self._thresholds, self._latest(live))
@@ -94,6 +102,7 @@ class DeviceStandings(Mapping[str, Standing]):
         self, gpus: Sequence[Gpu], timing: SampleTiming, thresholds: Thresholds
     ) -> tuple[StateTransition, ...]:
         """Judge a sample of all GPUs, each by its window, and return the transitions."""
+        self._leave_columns()
         step, others = self._step(timing, thresholds), gpus
         if step is not None and len(gpus) == len(self._gpus):
             others = [
@@ -115,7 +124,7 @@ class DeviceStandings(Mapping[str, Standing]):
         self.occupancy_changed = ()
         if others or len(gpus) != len(self._gpus):
             transitions = self._judge_in_full(gpus, others, timing, thresholds)
-        self._at, self._skew, self._gpus, self._figures = timing.at, timing.skew, gpus, None
+        self._at, self._skew, self._gpus, self._sample = timing.at, timing.skew, gpus, None
         self._thresholds = thresholds
         return transitions
 
@@ -127,6 +136,7 @@ class DeviceStandings(Mapping[str, Standing]):
         thresholds: Thresholds,
     ) -> tuple[StateTransition, ...]:
         """Like `judge`, of a sample in which only figures differ from the one before."""
+        self._leave_columns()
         step, columns, live = self._step(timing, thresholds), sample.figures.gpus, self._of_gpus
         if step is None or len(columns[0]) != len(live):
             return self.judge(sample.snapshot.gpus, timing, thresholds)
@@ -153,17 +163,63 @@ class DeviceStandings(Mapping[str, Standing]):
             some = [gpus[position] for position in positions]
             transitions = self._judge_in_full(gpus, some, timing, thresholds)
             self._gpus = gpus
-        self._at, self._skew, self._figures = timing.at, timing.skew, sample.figures
+        self._at, self._skew, self._sample = timing.at, timing.skew, sample
         return transitions
+
+    def enter_columns(
+        self,
+        columns: "NodeColumns",
+        sample: NodeSample,
+        link: "ReportLink",
+        thresholds: Thresholds,
+    ) -> bool:
+        """Copy the standings to where those of many nodes are judged; return whether they can be.
+
+        The sample is the one that they were judged by.
+        """
+        live = self._of_gpus
+        if not len(self._live) == len(live) == len(sample.base.gpus) > 0:
+            return False  # there are instances, missing GPUs, or all standings are new
+        columns.set(live, sample, self._at, link, thresholds)
+        self.columns = columns
+        return True
+
+    @property
+    def current_columns(self) -> "NodeColumns | None":
+        """The columns that have the figures of the latest sample, if any do."""
+        columns = self.columns
+        return None if columns is None or columns.is_outdated else columns
+
+    def follow_columns(self, sample: NodeSample, at: float, skew: float) -> None:
+        """Note that the figures of a sample were judged in the columns, and were steady."""
+        if self.columns is not None:
+            self.columns.ahead += 1
+        self._at, self._skew, self._sample, self.occupancy_changed = at, skew, sample, ()
+
+    def _leave_columns(self) -> None:
+        """Continue from what was judged in columns, and without them."""
+        if self.columns is not None:
+            self.columns.bring_up_to_date(self._of_gpus)
+            self.columns.is_outdated = True
+
+    def _column(self, position: int) -> Sequence[Any]:
+        """Return one figure of each GPU of the latest sample."""
+        if (columns := self.current_columns) is not None:
+            return columns.column(position)
+        if self._sample is not None:
+            column: Sequence[Any] = self._sample.figures.gpus[position]
+            return column
+        return [getattr(gpu, GPU_FIELDS[position]) for gpu in self._gpus]
+
+    @property
+    def _figures(self) -> SnapshotFigures | None:
+        return None if self._sample is None else self._sample.figures
 
     def marks(self) -> list[int | None]:
         """Return the mark of each GPU (`LiveStanding.mark`), in the order of the latest sample."""
-        thresholds, gpus = self._thresholds, self._gpus
-        used = (
-            [gpu.memory_used_bytes for gpu in gpus]
-            if self._figures is None
-            else self._figures.gpus[_MEMORY]
-        )
+        if self.columns is not None:
+            self.columns.bring_up_to_date(self._of_gpus)
+        thresholds, gpus, used = self._thresholds, self._gpus, self._column(_MEMORY)
         if not len(self._live) == len(self._of_gpus) == len(gpus) == len(used):
             return []  # there are instances, or all standings are new
         return [
@@ -181,9 +237,9 @@ class DeviceStandings(Mapping[str, Standing]):
             return []
         # A sample that changes the state is judged in full, so these have the current one.
         verdicts = [live.judged.verdict for live in self._of_gpus]
-        if self._figures is None:
+        if self._sample is None:
             return list(zip(self._gpus, verdicts, strict=True))
-        columns = self._figures.gpus[_MEMORY], self._figures.gpus[_TEMPERATURE]
+        columns = self._column(_MEMORY), self._column(_TEMPERATURE)
         return [
             (replace(gpu, memory_used_bytes=used, temperature_celsius=celsius), verdict)
             if verdict.state == "free"
@@ -193,6 +249,8 @@ class DeviceStandings(Mapping[str, Standing]):
 
     def judged_gpu(self, position: int) -> tuple[Gpu, Verdict]:
         """Return one GPU of the latest sample, and the verdict on it."""
+        if self.columns is not None:
+            self.columns.bring_up_to_date(self._of_gpus)
         latest = self._latest(live := self._of_gpus[position])
         if latest.gpu is None:
             raise LookupError(f"no GPU at {position}")
@@ -201,10 +259,11 @@ class DeviceStandings(Mapping[str, Standing]):
     def set_gpus(self, gpus: Sequence[Gpu]) -> None:
         """Set the GPUs of the latest sample, after a snapshot was made of it: to keep them once."""
         if len(gpus) == len(self._gpus):
-            self._gpus, self._figures = gpus, None
+            self._gpus, self._sample = gpus, None
 
     def shift_times(self, seconds: float) -> None:
         """Move all times, because the hub's clock was set."""
+        self._leave_columns()
         shifted = {uuid: shift_standing(standing, seconds) for uuid, standing in self.items()}
         self._live = {uuid: LiveStanding(standing) for uuid, standing in shifted.items()}
         self._of_gpus, self._gpus = [], ()
@@ -223,8 +282,9 @@ class DeviceStandings(Mapping[str, Standing]):
     def _latest(self, live: LiveStanding) -> LatestSample:
         position = live.position
         gpu = self._gpus[position]
-        if self._figures is not None:
-            values = [column[position] for column in self._figures.gpus]
+        figures = self._figures
+        if figures is not None:
+            values = [column[position] for column in figures.gpus]
             gpu = replace(gpu, **dict(zip(GPU_FIELDS, values, strict=True)))
         return LatestSample(gpu, self._skew)
 

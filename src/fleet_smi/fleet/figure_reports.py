@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 
 from fleet_smi.fleet.fleet_change import FleetChange, node_change
-from fleet_smi.fleet.node_sample import NodeSample
+from fleet_smi.fleet.node_sample import NodeSample, PackedSample
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.snapshot_figures import SnapshotFigures, with_figures
@@ -28,18 +28,14 @@ class FigureReports:
         apply_snapshot: Callable[..., FleetChange | None],
         mark_applied: Callable[[str], None],
     ) -> None:
-        self._nodes = nodes
+        self.nodes = nodes
         self._thresholds = thresholds
         self._apply_snapshot = apply_snapshot
         self._mark_applied = mark_applied
 
-    def node(self, node_id: str) -> NodeState | None:
-        """Return a node, if it is known."""
-        return self._nodes.get(node_id)
-
     def base(self, node_id: str) -> NodeSample | None:
         """Return what the next figures of a node build on, if it has reported."""
-        node = self._nodes.get(node_id)
+        node = self.nodes.get(node_id)
         return None if node is None else node.sample
 
     def apply(
@@ -56,7 +52,7 @@ class FigureReports:
 
         They are of as many GPUs, instances and processes as the `base` has.
         """
-        node = self._nodes.get(node_id)
+        node = self.nodes.get(node_id)
         if node is None or node.sample is None:
             return None
         if not is_recorded or not _is_plain(node, node.sample, figures, at, via):
@@ -68,6 +64,23 @@ class FigureReports:
         transitions = node.update_figures(figures, at, self._thresholds)
         self._mark_applied(node_id)
         return node_change(node, via, transitions)
+
+    def follow(
+        self, node: NodeState, packed: PackedSample, at: float, timeout: float | None
+    ) -> None:
+        """Note the next report of a node, after it was judged in its columns.
+
+        Its number is the highest of its run; without another one the node is silent after
+        `timeout`. What has changed is to be marked by `mark_all_applied`.
+        """
+        sample, run = node.latest, node.sequences.runs[-1]
+        sample.advance(packed)
+        node.follow_columns(sample, at, timeout)
+        run_id = sample.base.run_id
+        if run.run_id == run_id:
+            run.add(packed.sequence)
+        elif run_id is not None:
+            node.sequences.add(run_id, packed.sequence)
 
 
 def _is_plain(

@@ -3,7 +3,7 @@
 Pure: the caller passes in the snapshots and the time, always by the hub's own clock.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import inf, isfinite
 
 from fleet_smi.fleet.delivery import IdOrigin
@@ -316,13 +316,18 @@ class FleetState:
         """Return the name and the labels of a known node."""
         return (node := self._nodes[node_id]).name, node.labels
 
+    def mark_all_applied(self, node_ids: Collection[str]) -> None:
+        """Mark nodes as changed by reports that could be applied."""
+        self.revision += len(node_ids)
+        self._dirty.update(node_ids)
+        if self.faults:
+            for node_id in node_ids:
+                self.faults.clear("report", node_id)
+                self.faults.clear("restore", node_id)
+
     def _mark_applied(self, node_id: str) -> None:
         """Mark a node as changed by a report that could be applied."""
-        self.revision += 1
-        self._dirty.add(node_id)
-        if self.faults:
-            self.faults.clear("report", node_id)
-            self.faults.clear("restore", node_id)
+        self.mark_all_applied((node_id,))
 
     def _mark_dirty(self, node_id: str) -> None:
         """Mark a node as changed."""

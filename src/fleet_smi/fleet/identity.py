@@ -109,6 +109,8 @@ class NodeIdentities:
             machine = self._find(snapshot.node_id, evidence, timeout, origin)
             if machine.evidence is evidence:
                 self._by_key.pop(machine.key, None)
+                if (other := self._by_key.get(key)) is not None:
+                    other.key = ()
                 self._by_key[key], machine.key = machine, key
         machine.observe(at, timeout)
         machine.seen = True
@@ -196,6 +198,7 @@ class NodeIdentities:
         for machine in [each for each in machines if each.node_id == node_id]:
             machines.remove(machine)
             self._by_key.pop(machine.key, None)
+            machine.key = ()
         if not machines:
             self._machines.pop(reported_id, None)
 

@@ -1,7 +1,8 @@
 """A node for readers that keep what they made of it, and make again only what has changed."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from math import inf
+from typing import Any
 
 from fleet_smi.fleet.clock_watch import is_clock_wrong
 from fleet_smi.fleet.node_state import NodeState
@@ -11,20 +12,45 @@ from fleet_smi.model.snapshot_figures import SnapshotFigures
 from fleet_smi.model.verdict.thresholds import Thresholds
 
 
-class LiveNode(NamedTuple):
-    """What a node had at one moment, without a snapshot or the text of a verdict.
+class LiveNode:
+    """What a node has at one moment, without a snapshot or the text of a verdict.
 
-    While `facts` is the same, nothing differs but figures and verdicts. While the mark of a GPU
-    is the same, and not `None`, its verdict differs only in figures that its reason has.
-    `reported_at` is when the latest sample was taken, by the hub's clock.
+    While `facts` is the same, nothing differs but figures and verdicts. `reported_at` is when the
+    latest sample was taken, by the hub's clock.
     """
 
-    node: NodeState
-    facts: tuple[int, bool]
-    marks: Sequence[int | None]
-    figures: SnapshotFigures
-    reported_at: float
-    memory_total_bytes: int | None
+    __slots__ = ("_marks", "facts", "node", "reported_at")
+
+    def __init__(self, node: NodeState, facts: tuple[int, bool], reported_at: float) -> None:
+        self.node = node
+        self.facts = facts
+        self.reported_at = reported_at
+        self._marks: Sequence[int | None] | None = None
+
+    @property
+    def marks(self) -> Sequence[int | None]:
+        """A mark of each GPU: while it is the same, its verdict differs only in figures.
+
+        `None` where that cannot be said.
+        """
+        if self._marks is None:
+            self._marks = self.node.standings.marks()
+        return self._marks
+
+    @property
+    def figures(self) -> SnapshotFigures:
+        """The figures of the latest sample."""
+        return self.node.latest.figures
+
+    def column(self, position: int) -> Sequence[Any]:
+        """One figure of each GPU, by its position among them, as those of `figures` are."""
+        columns = self.node.standings.current_columns
+        return self.figures.gpus[position] if columns is None else columns.column(position)
+
+    @property
+    def memory_total_bytes(self) -> int | None:
+        """The memory of its machine."""
+        return self.node.latest.base.host.memory_total_bytes
 
     @property
     def is_clock_wrong(self) -> bool:
@@ -47,13 +73,14 @@ def live_node(
 ) -> LiveNode | None:
     """Return a node that has all its GPUs and is not silent; `None` for any other."""
     sample = node.sample
-    if sample is None or node.inventory.missing or now - delay_seconds > node.silent_at(thresholds):
+    if sample is None or node.inventory.missing:
+        return None
+    # Where it is not infinite, `wake_at` is the same, and known already.
+    silent_at = node.silent_at(thresholds) if node.wake_at == inf else node.wake_at
+    if now - delay_seconds > silent_at:
         return None
     return LiveNode(
         node,
         (node.facts_revision, is_clock_wrong(node.at - sample.taken_at)),
-        node.standings.marks(),
-        sample.figures,
         min(node.at, now),
-        sample.base.host.memory_total_bytes,
     )

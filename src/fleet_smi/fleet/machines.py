@@ -105,8 +105,9 @@ def may_join_as(running: Evidence, joining: Evidence) -> bool:
 class Machine:
     """One machine: its evidence, and how long it has been reporting with it.
 
-    `owner` is the first route that its node id came by. `rival` is the evidence of a report that
-    differs from its own: from before a reboot, or of a route that may not report for it.
+    `key` is the `report_key` that it was last resolved by, `owner` the first route that its node
+    id came by. `rival` is the evidence of a report that differs from its own: from before a reboot,
+    or of a route that may not report for it.
     """
 
     __slots__ = ("at", "evidence", "key", "node_id", "owner", "rival", "seen", "since", "until")

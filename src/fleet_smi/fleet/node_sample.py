@@ -1,6 +1,7 @@
 """The latest sample of one node: a snapshot, or newer figures for an older one."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,6 +23,14 @@ _THROTTLES = GPU_FIELDS.index("throttle_reasons")
 _MEMORY, _CONDITION = PROCESS_FIELDS.index("gpu_memory_bytes"), PROCESS_FIELDS.index("condition")
 
 
+class PackedSample(NamedTuple):
+    """A packed report, whose numbers are all within their limits."""
+
+    body: bytes
+    sequence: int
+    taken_at: float
+
+
 class NodeSample:
     """The content of the latest report of a node.
 
@@ -30,7 +39,16 @@ class NodeSample:
     looks at most of them.
     """
 
-    __slots__ = ("_figures", "_limits", "_snapshot", "base", "sequence", "taken_at")
+    __slots__ = (
+        "_figures",
+        "_first",
+        "_limits",
+        "_packed",
+        "_snapshot",
+        "base",
+        "sequence",
+        "taken_at",
+    )
 
     def __init__(
         self,
@@ -42,6 +60,8 @@ class NodeSample:
         self._limits = limits
         self._figures = figures
         self._snapshot = base if figures is None else None
+        self._packed: bytes | None = None
+        self._first: SnapshotFigures | None = None  # without those of the packed report
         self.taken_at = base.taken_at if figures is None else figures.taken_at
         self.sequence = base.sequence if figures is None else figures.sequence
 
@@ -53,6 +73,16 @@ class NodeSample:
     def followed_by(self, figures: SnapshotFigures) -> "NodeSample":
         """Return the next sample, in which only figures differ from this one."""
         return NodeSample(self.base, figures, self._limits)
+
+    def advance(self, packed: PackedSample) -> None:
+        """Become the next sample, by a packed report that has all columns of the one before.
+
+        It is unpacked when somebody reads its figures.
+        """
+        if self._first is None:
+            self._first = self.figures
+        self._packed, self.sequence, self.taken_at = packed
+        self._figures = self._snapshot = None
 
     @property
     def limits(self) -> MemoryLimits:
@@ -72,13 +102,19 @@ class NodeSample:
     def figures(self) -> SnapshotFigures:
         """The figures of the sample."""
         if self._figures is None:
-            self._figures = figures_of(self.base)
+            if self._first is None or self._packed is None:
+                self._figures = figures_of(self.base)
+            else:
+                # Here: only a hub gets packed reports, and commands have no use for their codec.
+                from fleet_smi.wire.packed import merge_packed
+
+                self._figures = merge_packed(self._first, self._packed, self.limits)
         return self._figures
 
     @property
     def newer_figures(self) -> SnapshotFigures | None:
         """The figures, where no snapshot has been made of them."""
-        return self._figures if self._snapshot is None else None
+        return self.figures if self._snapshot is None else None
 
     def refresh_gpus(self, positions: Sequence[int]) -> tuple[Gpu, ...]:
         """Return the GPUs of the base, after those at these positions got the latest figures."""

@@ -182,6 +182,11 @@ class NodeState:
         """
         return self._update(self.latest.followed_by(figures), None, at, thresholds)
 
+    def follow_columns(self, sample: NodeSample, at: float, timeout: float | None) -> None:
+        """Note that the sample has advanced to one that was judged in the columns of the node."""
+        self.at, self._gpus, self.wake_at = at, None, inf if timeout is None else at + timeout
+        self.standings.follow_columns(sample, at, at - sample.taken_at)
+
     def _update(
         self, sample: NodeSample, gpus: tuple[Gpu, ...] | None, at: float, thresholds: Thresholds
     ) -> tuple[StateTransition, ...]:

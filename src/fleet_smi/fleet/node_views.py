@@ -75,7 +75,7 @@ class NodeViews:
         if self._closings and self._closings_of(node):
             return None
         # Which free GPUs are kept for a booking depends on all GPUs of the node.
-        if node.node_id in self._reservations:
+        if self._reservations and node.node_id in self._reservations:
             return None
         return live_node(node, now, self._thresholds, delay_seconds)
 
@@ -110,6 +110,11 @@ class NodeViews:
             labels = node.labels
             if any(closing.covers(node.node_id, labels) for closing in changed):
                 self._on_change(node.node_id)
+
+    @property
+    def has_closings(self) -> bool:
+        """Whether there are closings at all."""
+        return bool(self._closings)
 
     def closings_of(self, node_id: str) -> Sequence[Closing]:
         """Return the closings that cover a node, or one of its devices."""

@@ -27,6 +27,11 @@ class ChangeOutputs:
         self._clock = clock
         self._closed = ClosedChanges()
 
+    @property
+    def has_closed(self) -> bool:
+        """Whether an administrator keeps new work from a device, or did: it is recorded as that."""
+        return self._fleet.views.has_closings or self._closed.has_any
+
     def pass_on(self, change: FleetChange | None, *, is_recorded: bool) -> None:
         """Pass on the change of a report; `None` is that of one that changed nothing."""
         for node_id in self._fleet.routes.take_joined():

@@ -33,11 +33,12 @@ class FigureDelivery:
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
         self._fleet = hub.fleet
+        self._nodes = hub.fleet.figure_reports.nodes
         self._routes: dict[str, FigureRoute] = {}
 
     def route(self, node_id: str) -> FigureRoute | None:
         """Return the route of a node's figures; `None` where they need all checks."""
-        route, node = self._routes.get(node_id), self._fleet.figure_reports.node(node_id)
+        route, node = self._routes.get(node_id), self._nodes.get(node_id)
         if node is None:
             self._routes.pop(node_id, None)
             return None
@@ -46,8 +47,10 @@ class FigureDelivery:
             if route is None:
                 return None
             self._routes[node_id] = route
-        # Another machine may have reported the same id meanwhile.
-        is_same = self._fleet.identities.known_machine(route.machine_key) is route.machine
+        # Another machine may have reported the same id meanwhile. Identity, because a comparison
+        # of all that is in a key would cost most of this.
+        machine = route.machine
+        is_same = machine.key is route.machine_key and machine.rival is None
         return route if is_same else None
 
     def apply(
@@ -77,5 +80,7 @@ class FigureDelivery:
         machine = identities.known_machine(key)
         if machine is None or machine.node_id != node.node_id or identities.twins(node.node_id):
             return None
+        if machine.key != key:
+            return None
         timeout = silence_timeout(base.interval_seconds, self._fleet.thresholds)
-        return FigureRoute(node, node.facts_revision, machine, key, via, timeout)
+        return FigureRoute(node, node.facts_revision, machine, machine.key, via, timeout)

@@ -64,22 +64,20 @@ class Hub:
         """In receipts. A new one makes agents resend what is not durable, as after a restart."""
         self.fleet = fleet
         self.history = history
-        self._recording_gate = RecordingGate(history)
+        self.recording_gate = RecordingGate(history)
         self.sites = sites or Sites(())
         self.shown, self.stream = open_stream(fleet, sites, self.instance_id)
-        self.clock = clock
-        self._elapsed_clock = elapsed_clock
+        self.clock, self._elapsed_clock = clock, elapsed_clock
         self._clock_watch = ClockWatch()
         self.report_delay = ReportDelay()
         self.refusals = RefusalLog(clock)
-        self.ready = False
-        self.reports_received = self.delivery_failures = 0
+        self.ready, self.reports_received, self.delivery_failures = False, 0, 0
         self._sources = sources
         self._failures = FailureLogs(logger)
-        self._checkpointer = Checkpointer(
+        self.checkpointer = Checkpointer(
             fleet, node_store, history, checkpoint_slots(checkpoint_seconds)
         )
-        self.outputs = ChangeOutputs(fleet, self.stream, history, self._checkpointer, clock)
+        self.outputs = ChangeOutputs(fleet, self.stream, history, self.checkpointer, clock)
         self.figures = FigureDelivery(self)
         self._interval_seconds = interval_seconds
         self._publish_seconds = publish_seconds
@@ -106,7 +104,7 @@ class Hub:
             with self.fleet.faults.guard("stream"):
                 self.publish()
             with self.fleet.faults.guard("checkpoint"):
-                await self._checkpointer.finish()
+                await self.checkpointer.finish()
             self.stream.close()
 
     def deliver(self, delivery: Delivery) -> None:
@@ -195,7 +193,7 @@ class Hub:
         node_id = node_id or self.pushed_node_id(snapshot)
         return Receipt(
             hub=self.receipt_id_of(node_id),
-            kept=self._checkpointer.durable_sequence(snapshot, node_id),
+            kept=self.checkpointer.durable_sequence(snapshot, node_id),
             interval_seconds=self._interval_seconds,
             recorded=not self.fleet.is_ahead_of_history(node_id),
             versions=READABLE_VERSIONS,
@@ -214,11 +212,11 @@ class Hub:
         existed = self.fleet.remove(node_id)
         if self.history is not None:
             self.history.remove_node(node_id, self.clock())
-        self._checkpointer.invalidate(node_id)
+        self.checkpointer.invalidate(node_id)
         # On disk before the admin gets a response: a crash must not bring the node back.
         self.publish()
         self.checkpoint()
-        await self._checkpointer.wait_until_durable()
+        await self.checkpointer.wait_until_durable()
         return existed
 
     async def label(
@@ -230,7 +228,7 @@ class Hub:
             self.history.mark_renamed(node_id)
         self.publish()
         self.checkpoint()
-        await self._checkpointer.wait_until_durable()
+        await self.checkpointer.wait_until_durable()
         return exists
 
     async def node_detail(self, node_id: str) -> NodeView | None:
@@ -249,7 +247,7 @@ class Hub:
             "reports_total": self.reports_received,
             "delivery_failures_total": self.delivery_failures,
             "listeners": self.stream.subscriber_count,
-            "memory_failures_total": self._checkpointer.failures_total,
+            "memory_failures_total": self.checkpointer.failures_total,
             "faults_total": self.fleet.faults.total,
             **({} if self.history is None else self.history.counts()),
         }
@@ -261,19 +259,23 @@ class Hub:
 
     def checkpoint(self) -> None:
         """Start saving all changed nodes now."""
-        self._checkpointer.flush()
+        self.checkpointer.flush()
 
     @property
     def accepts_backlog(self) -> bool:
         """Whether reports of the past can be recorded now; if not, agents should wait."""
         return self.history is None or not self.history.is_behind
 
-    def is_recorded(self, _node_id: str, _via: Via) -> bool:
+    def is_recorded(self, node_id: str, via: Via) -> bool:
         """Whether the next report of a node can be recorded; else it has to be sent again."""
-        return self._recording_gate.is_open()
+        return self.is_owned(node_id, via) and self.recording_gate.is_open()
+
+    def is_owned(self, _node_id: str, _via: Via) -> bool:
+        """Whether the history of a node is this hub's to record."""
+        return True
 
     def _restore(self) -> None:
-        self._checkpointer.restore()
+        self.checkpointer.restore()
         if self.history is not None:
             with self.fleet.faults.guard("history"):
                 self.history.restore(self.clock())
@@ -321,14 +323,14 @@ class Hub:
     def _collect_changes(self) -> None:
         now = self.read_clock()
         self.fleet.tick(now, self.report_delay.seconds)
-        if self._recording_gate.reopen():
+        if self.recording_gate.reopen():
             self.receipt_id = secrets.token_hex(8)
         if self.history is not None:
             with self.fleet.faults.guard("history"):
                 self.history.tick(now)
         if changed := self.fleet.take_dirty():
             self.stream.enqueue(changed, now)
-            self._checkpointer.mark_dirty(changed)
+            self.checkpointer.mark_dirty(changed)
 
     async def _publish_in_slots(self) -> None:
         slots = TimeSlots(_PUBLISH_SLOTS, _MAX_PUBLISHED_PER_SLOT)
@@ -345,4 +347,4 @@ class Hub:
     async def _checkpoint_in_slots(self) -> None:
         async for _ in ticks(self._checkpoint_seconds / CHECKPOINT_SLOTS):
             with self.fleet.faults.guard("checkpoint"):
-                self._checkpointer.run_slot()
+                self.checkpointer.run_slot()

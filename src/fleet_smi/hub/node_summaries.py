@@ -55,11 +55,10 @@ class _KnownNode:
         """Return the row as it is now."""
         if live.marks != self._marks or None in live.marks:
             self._update_gpus(live)
-        columns = live.figures.gpus
-        busy = [percent for percent in columns[_BUSY] if percent is not None]
+        busy = [percent for percent in live.column(_BUSY) if percent is not None]
         pairs = [
             (used, total)
-            for used, total in zip(columns[_USED], self._totals, strict=True)
+            for used, total in zip(live.column(_USED), self._totals, strict=True)
             if used is not None and total
         ]
         memory = sum([total for _, total in pairs])

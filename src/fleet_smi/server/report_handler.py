@@ -21,7 +21,9 @@ from fleet_smi.server.auth import bearer_token
 from fleet_smi.server.body_memory import BodyMemory
 from fleet_smi.server.http_error import Headers, HttpError
 from fleet_smi.server.middleware import AllowedHosts, Message, Receive, Send
+from fleet_smi.server.packed_reports import PackedReports
 from fleet_smi.server.refusal_limit import CLOSE, RefusalLimiter
+from fleet_smi.server.report_batches import ReportBatches
 from fleet_smi.server.report_budget import ReportBudget
 from fleet_smi.server.report_checks import MAX_LIVE_SECONDS, ReportChecks, ReportSender
 from fleet_smi.server.report_decoding import (
@@ -102,6 +104,7 @@ class ReportHandler:
         self._checks = ReportChecks(services)
         # One thread: two would only compete for the interpreter.
         self._decoder = ThreadPoolExecutor(1, "decoder")
+        self.batches = ReportBatches(PackedReports(services, self._budget, self.handle).handle)
         self.backpressure = services.backpressure
         self.backpressure.on_wait = services.hub.report_delay.record
 

@@ -9,15 +9,22 @@ import asyncio
 from math import inf
 from typing import Any, NamedTuple
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from fleet_smi.server.head_limit import HeadLimitProtocol
-from fleet_smi.server.http_error import Headers, HttpError
+from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.refusal_limit import CLOSE
 from fleet_smi.server.repeated_head import RepeatedHead
 from fleet_smi.server.report_checks import ReportSender
 from fleet_smi.server.report_handler import ReportHandler
-from fleet_smi.server.report_response import NO_MEMORY, ReportResponse, receipt_headers
+from fleet_smi.server.report_response import (
+    NO_MEMORY,
+    ReportResponse,
+    encode_head,
+    encode_receipt_response,
+)
+from fleet_smi.server.timeouts import IDLE_TIMEOUT_SECONDS
+from fleet_smi.wire.packed import is_packed
 from fleet_smi.wire.report import MAX_INLINE_BYTES
 
 _URL = ReportHandler.path.encode()
@@ -52,6 +59,7 @@ class ReportProtocol(HeadLimitProtocol):
         self._held: _HeldAnswer | None = None
         self._reserved_bytes = 0
         self._is_between_requests = True
+        self._is_waiting = False
         self._repeated: _Repeated | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -73,6 +81,8 @@ class ReportProtocol(HeadLimitProtocol):
         backpressure = None if self._reports is None else self._reports.backpressure
         if self._held is not None:
             return  # its answer is the last
+        if self._is_waiting and self._reports is not None:
+            self._reports.batches.flush()  # the next request must not overtake the response
         if self._deferred:
             # More of a report that waits: stop reading, so that the sender's own buffer fills.
             self.transport.pause_reading()
@@ -125,12 +135,29 @@ class ReportProtocol(HeadLimitProtocol):
         if sender is None:
             return False
         if isinstance(sender, HttpError):
-            self._respond(sender)
+            self.respond(sender)
+        elif is_packed(body) and sender.identity.node_id is not None:
+            self._is_waiting = True
+            self._reports.batches.add(body, sender, self)
         else:
-            self._respond(self._reports.handle(body, sender))
+            self.respond(self._reports.handle(body, sender))
+        return True
+
+    def respond(self, response: ReportResponse | HttpError) -> None:
+        """Respond to a report with the same head as the one before."""
+        self._is_waiting = False
+        if self.transport.is_closing():
+            return
+        self._respond(response)
         if self._held is None:
             self.start_idle_timeout()
-        return True
+
+    def acknowledge(self, receipt: bytes, now: float) -> None:
+        """Respond with a receipt that is encoded already; `now` is the time of the event loop."""
+        self._is_waiting = False
+        if not self.transport.is_closing():
+            self.transport.write(receipt)
+            self._deadline = now + IDLE_TIMEOUT_SECONDS
 
     def on_message_begin(self) -> None:
         """Start a request; the ASGI scope is built later, and only if the app is called."""
@@ -279,16 +306,7 @@ class ReportProtocol(HeadLimitProtocol):
         return self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
 
 
-def _encode_head(status: int, headers: Headers) -> bytes:
-    lines = [b"%b: %b\r\n" % header for header in headers]
-    return b"%b%b\r\n" % (STATUS_LINE[status], b"".join(lines))
-
-
-# Encoded once: all receipts have the same head, but for the length.
-_RECEIPT = _encode_head(200, receipt_headers(b"%d")) + b"%b"
-
-
 def _encode_response(response: ReportResponse | HttpError, *more: tuple[bytes, bytes]) -> bytes:
     if isinstance(response, ReportResponse) and not more:
-        return _RECEIPT % (len(response.body), response.body)
-    return _encode_head(response.status, [*response.headers, *more]) + response.body
+        return encode_receipt_response(response.body)
+    return encode_head(response.status, [*response.headers, *more]) + response.body

@@ -127,15 +127,15 @@ class ClusterHub(Hub):
         self.fleet.owned.pop(node_id, None)
         return existed
 
-    def is_recorded(self, node_id: str, via: Via) -> bool:
-        """Whether the next report of a node can be recorded: only if this hub owns it."""
-        if node_id not in self.fleet.owned:
-            # An agent sends to one hub at a time. What several hubs poll belongs to the first of
-            # them, as long as that reaches it.
-            if via.source == "push" or not self.fleet.is_live_elsewhere(node_id, self.clock()):
-                self._claims.request(node_id)
-            return False
-        return super().is_recorded(node_id, via)
+    def is_owned(self, node_id: str, via: Via) -> bool:
+        """Whether the history of a node is this hub's to record; if it is nobody's, ask for it."""
+        if node_id in self.fleet.owned:
+            return True
+        # An agent sends to one hub at a time. What several hubs poll belongs to the first of them,
+        # as long as that reaches it.
+        if via.source == "push" or not self.fleet.is_live_elsewhere(node_id, self.clock()):
+            self._claims.request(node_id)
+        return False
 
     def _restore(self) -> None:
         self.fleet.owned = self._ownership.epochs()
@@ -173,7 +173,7 @@ class ClusterHub(Hub):
         self.history.release(node_id)
         # What was recorded so far goes to the writer, which leaves it out.
         self.history.flush()
-        self._checkpointer.release(node_id)
+        self.checkpointer.release(node_id)
         self._released[node_id] = self.history.last_batch, self._shared_store.last_batch
         self._generations[node_id] = self._generations.get(node_id, 0) + 1
         self.fleet.release(node_id, hub, self.clock())

@@ -26,7 +26,7 @@ from fleet_smi.model.verdict.idle_users import track_idle_users
 from fleet_smi.model.verdict.judge import decide
 from fleet_smi.model.verdict.process_group import summarize_processes
 from fleet_smi.model.verdict.readings import MAX_WATTS, total_memory, video_load
-from fleet_smi.model.verdict.steady_limits import NEVER_STEADY, steady_limits
+from fleet_smi.model.verdict.steady_limits import NEVER_STEADY, SteadyLimits, steady_limits
 from fleet_smi.model.verdict.thresholds import Thresholds
 from fleet_smi.model.verdict.throttling import throttle_kind
 from fleet_smi.model.verdict.unattributed_load import is_load_over, is_power_low
@@ -114,6 +114,16 @@ class LiveStanding:
         self.mean = window.mean
         self.peak = window.peak
         self.idle_users = window.idle_users
+
+    @property
+    def limits(self) -> SteadyLimits:
+        """The limits within which the next samples are steady."""
+        return self._limits
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the last few utilisations were zero."""
+        return self.recent is _QUIET
 
     def has_same_use(self, gpu: Gpu, before: Gpu) -> bool:
         """Return whether only the readings of a GPU may differ from the sample before.

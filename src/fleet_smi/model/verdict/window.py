@@ -34,7 +34,7 @@ FULL_PERCENT = 99.5  # what is shown as 100 %
 _GAP_INTERVALS = 3
 _CLOCK_TOLERANCE_SECONDS = 5.0
 # The mean utilisation follows the samples over about this share of the idle window.
-_MEAN_WINDOWS = 0.75
+MEAN_WINDOWS = 0.75
 # Heavy work counts as this much in the mean, in multiples of idle, so that it is soon forgotten.
 MEAN_CEILING = 2.0
 # A mean that was under the threshold counts as under it until it is well over.
@@ -128,7 +128,7 @@ def max_gap_seconds(interval_seconds: float | None, thresholds: Thresholds) -> f
 
 def mean_weight(elapsed: float, thresholds: Thresholds) -> float:
     """Return the weight in the mean utilisation of a sample after `elapsed` seconds."""
-    return elapsed / (elapsed + _MEAN_WINDOWS * thresholds.idle_window_seconds)
+    return elapsed / (elapsed + MEAN_WINDOWS * thresholds.idle_window_seconds)
 
 
 def add_sample(

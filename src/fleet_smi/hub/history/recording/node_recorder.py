@@ -7,6 +7,7 @@ holds only for its own reporting interval. Time that has been counted is never c
 from math import inf
 
 from fleet_smi.fleet.fleet import FleetChange
+from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.history.recording.checkpoint_codec import (
     STATE_VERSION,
     NodeRecorderState,
@@ -85,12 +86,8 @@ class NodeRecorder:
         """
         at, sample = change.at, change.sample
         if (
-            not self.last_report_at < at < self._buffer_until
-            or at - self.last_report_at > self._silent_after_seconds + delay_seconds
-            or change.transitions
-            or change.reported_uuids is not self._updater.reported_uuids
-            or sample.base.interval_seconds != self._interval_seconds
-            or sample.base.run_id != self._sequences.run_id
+            change.transitions
+            or not self._is_next(at, sample, change.reported_uuids, delay_seconds)
             # Last, because it updates the ledger: no later condition may reject the report.
             or (
                 change.occupancy_changed
@@ -98,11 +95,40 @@ class NodeRecorder:
             )
         ):
             return False
+        self._buffer(at, sample, min_spacing_seconds)
+        return True
+
+    def try_buffer_figures(
+        self,
+        at: float,
+        sample: NodeSample,
+        uuids: list[str],
+        min_spacing_seconds: float,
+        delay_seconds: float,
+    ) -> bool:
+        """Like `try_buffer`, of a report that has changed nothing but figures."""
+        is_next = self._is_next(at, sample, uuids, delay_seconds)
+        if is_next:
+            self._buffer(at, sample, min_spacing_seconds)
+        return is_next
+
+    def _is_next(
+        self, at: float, sample: NodeSample, uuids: list[str], delay_seconds: float
+    ) -> bool:
+        last_at, base = self.last_report_at, sample.base
+        return (
+            last_at < at < self._buffer_until
+            and at - last_at <= self._silent_after_seconds + delay_seconds
+            and uuids is self._updater.reported_uuids
+            and base.interval_seconds == self._interval_seconds
+            and base.run_id == self._sequences.run_id
+        )
+
+    def _buffer(self, at: float, sample: NodeSample, min_spacing_seconds: float) -> None:
         if at - self._sampled_at >= min_spacing_seconds:
             self.series.buffer.add_sample(at, sample)
             self._sampled_at = at
         self.last_report_at, self._sequences.sequence = at, sample.sequence
-        return True
 
     def record(
         self,

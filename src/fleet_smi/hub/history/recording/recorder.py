@@ -22,6 +22,7 @@ from fleet_smi.hub.history.recording.restore import restore_recorders
 from fleet_smi.hub.history.recording.ribbon import RibbonCounter
 from fleet_smi.hub.history.recording.rows import WriteBatch
 from fleet_smi.hub.history.recording.sample_spacing import SampleSpacing
+from fleet_smi.hub.history.recording.steady_reports import SteadyReports
 from fleet_smi.hub.history.series.rollup import roll_up_isolated
 from fleet_smi.hub.history.series.series_row import SeriesRow
 from fleet_smi.model.rotation import PeriodicTimer, Rotation, WorkQueue
@@ -40,21 +41,20 @@ class HistoryRecorder:
 
     def __init__(self, fleet: FleetState, storage: HistoryStorage) -> None:
         self._fleet, self._storage = fleet, storage
-        self._recorders: dict[str, NodeRecorder] = {}
+        self._recorders, self._spacing = dict[str, NodeRecorder](), SampleSpacing()
+        self.steady_reports = SteadyReports(fleet, self._recorders, self._spacing)
         self._late: dict[str, LateReports] = {}
-        self._ended_hours = EndedHours()
-        self._descriptions = NodeDescriptions(fleet)
+        self._ended_hours, self._descriptions = EndedHours(), NodeDescriptions(fleet)
         self._ribbon, self._batch = RibbonCounter(), WriteBatch()
         self.unsaved: set[str] = set()
         """Ids of the nodes whose checkpoints go into the next batch."""
-        self._now = -inf
+        self._now, self._too_late = -inf, 0
         self._fleet_check, self._flush_timer = PeriodicTimer(_SECONDS), PeriodicTimer(_SECONDS)
         self._node_check = PeriodicTimer(_NODE_CHECK_SECONDS)
         self.last_batch = 0
         """The number of the last batch that was queued."""
         self.recorded_rows = 0
         """How many rows reports have caused so far: each interval that ended, and checkpoints."""
-        self._too_late, self._spacing = 0, SampleSpacing()
         self._rotation = Rotation[NodeRecorder](_NODE_CHECK_PARTS)
         self._late_ending = WorkQueue[str](_MAX_LATE_ENDED_PER_TICK)
         self._faults, self._replaced_time = RecordingFaults(fleet.faults), ReplacedTime()
