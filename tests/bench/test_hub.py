@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bench import hub, load_windows
-from bench.hub_peers import LABELS, UVICORN
+from bench.hub_peers import UVICORN, peer_label
 from bench.load_windows import LoadWindow, parse_bodies, parse_load_line
 from bench.peers import NotAvailable
 from bench.report import MeasurementSeries, check_budget
@@ -67,13 +67,16 @@ def test_a_hub_that_falls_behind_is_reported() -> None:
 
 def test_the_hub_is_judged_by_a_bare_uvicorn_application_and_by_its_own_growth() -> None:
     larger = replace(RUN, nodes=5000, windows=(replace(WINDOW, server_cpu_seconds=0.9),))
-    bare = MeasurementSeries(label=LABELS[UVICORN], values=(50e-6, 55e-6))
-    measured = hub.summarize([RUN, larger], [bare], ["note"])
+    bare = [
+        MeasurementSeries(label=peer_label(UVICORN, run.nodes), values=(50e-6, 55e-6))
+        for run in (RUN, larger)
+    ]
+    measured = hub.summarize([RUN, larger], bare, ["note"])
     by_label = {series.label: series for series in measured.cpu}
     results = {
         (pair.ours, pair.theirs): check_budget(pair, by_label) for pair in measured.cpu_pairs
     }
-    beside = results[(RUN.label, LABELS[UVICORN])]
+    beside = results[(RUN.label, peer_label(UVICORN, RUN.nodes))]
     assert beside.minimum_ratio == pytest.approx(1.2)
     assert beside.outcome == "missed"
     grown = results[(larger.label, RUN.label)]

@@ -1,13 +1,14 @@
 """Diff of the fleet for the stream: what was last sent, and what has changed since. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.fleet.live_node import LiveNode
+from fleet_smi.hub.stream_columns import ColumnNode, StreamColumns
 from fleet_smi.hub.stream_facts import SentFacts
 from fleet_smi.model.fleet import State, Summary
 from fleet_smi.model.stream_payload import NodeFigures, NodePayload
@@ -29,6 +30,7 @@ class StreamDiff:
         self._nodes: dict[int, NodePayload] = {}
         self._figures: dict[int, NodeFigures] = {}
         self._facts: dict[int, SentFacts] = {}
+        self._columns = StreamColumns()
         # Updated as nodes change: to count every GPU each time would cost more than the diff.
         self._states = Counter[State]()
         self._reporting = self._free_instances = 0
@@ -46,7 +48,7 @@ class StreamDiff:
         return StreamUpdate(
             summary=self._summary,
             nodes=tuple(self._nodes.values()),
-            figures=tuple(self._figures.values()),
+            figures=(*self._figures.values(), *self._columns.all_figures()),
         )
 
     def diff(self, node_ids: Iterable[str], now: float) -> StreamUpdate | None:
@@ -58,7 +60,10 @@ class StreamDiff:
         figures: list[NodeFigures | NodeFiguresDiff] = []
         removed: list[int] = []
         self.failed.clear()
-        for node_id in node_ids:
+        rest = [*node_ids]
+        with self._fleet.faults.guard("stream"):
+            rest = self._diff_columns(rest, now, figures)
+        for node_id in rest:
             try:
                 found = self._current(node_id, now)
                 if found is None:
@@ -69,8 +74,9 @@ class StreamDiff:
                 # Two parts: the figures change with every report, the rest hardly ever.
                 known = self._nodes.get(number)
                 is_changed = payload is not known and payload != known
-                if not is_changed and row != self._figures[number]:
-                    figures.append(diff_figures(self._figures[number], row))
+                before = self._columns.figures(number) or self._figures.get(number)
+                if before is not None and not is_changed and row != before:
+                    figures.append(diff_figures(before, row))
             except Exception as error:  # noqa: BLE001  # the others are to be published
                 self.failed.add(node_id)
                 self._forget_facts(node_id)
@@ -81,6 +87,7 @@ class StreamDiff:
                 self._store_payload(payload)
                 nodes.append(payload)
                 figures.append(row)  # whole: a diff needs as many rows as before
+            self._columns.forget(number)
             self._figures[number] = row
         # The summary has only states and nodes: figures alone do not change it.
         if nodes or removed:
@@ -89,10 +96,39 @@ class StreamDiff:
             return None
         return StreamUpdate(summary=self._summary, nodes=nodes, figures=figures, removed=removed)
 
+    def _diff_columns(
+        self, node_ids: Sequence[str], now: float, figures: list[NodeFigures | NodeFiguresDiff]
+    ) -> list[str]:
+        """Compare what is in columns, and return the ids of the nodes that are to be looked at."""
+        nodes = [self._column_node(node_id, now) for node_id in node_ids]
+        compared = self._columns.diff([node for node in nodes if node is not None])
+        for number, row in compared.items():
+            self._figures.pop(number, None)
+            if row is not None:
+                figures.append(row)
+        return [
+            node_id
+            for node_id, node in zip(node_ids, nodes, strict=True)
+            if node is None or node.number not in compared
+        ]
+
+    def _column_node(self, node_id: str, now: float) -> ColumnNode | None:
+        number = self._numbers.get(node_id, 0)
+        facts = self._facts.get(number)
+        live = None if facts is None else self._fleet.live_node(node_id, now)
+        if facts is None or live is None or number not in self._nodes:
+            return None
+        columns = live.node.standings.current_columns
+        if columns is None or facts.order is not None or not facts.has_same_facts(live):
+            return None
+        is_whole = len(facts.marks) == columns.columns.gpu_count
+        return ColumnNode(number, live, columns, facts.marks) if is_whole else None
+
     def drop(self, number: int, error: Exception) -> None:
         """Remove the payload of a node that cannot be encoded, until it changes again."""
         self._drop_payload(number)
         self._figures.pop(number, None)
+        self._columns.forget(number)
         self._summary = self._summarize()
         node_id = next((key for key, value in self._numbers.items() if value == number), None)
         if node_id is not None:
@@ -142,6 +178,7 @@ class StreamDiff:
             return []
         self._drop_payload(number)
         self._figures.pop(number, None)
+        self._columns.forget(number)
         return [number]
 
     def _forget_facts(self, node_id: str) -> None:

@@ -4,6 +4,8 @@ Most reports change figures alone. What a subscriber was sent of a GPU is then s
 seen without making the text of its verdict.
 """
 
+from collections.abc import Sequence
+
 from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.model.stream_payload import GpuPayload, NodePayload
 from fleet_smi.model.stream_payload_builder import gpu_payload
@@ -27,6 +29,15 @@ class SentFacts:
             self._marks = []  # it has instances, or missing GPUs
         for position, gpu in zip(order, payload.gpus, strict=False):
             self._update_mark(position, gpu, live)
+
+    @property
+    def marks(self) -> Sequence[int | None]:
+        """The marks of the GPUs as they were sent, in the order of the sample."""
+        return self._marks
+
+    def has_same_facts(self, live: LiveNode) -> bool:
+        """Whether nothing of the node but its GPUs and figures can differ from what was sent."""
+        return self._facts == live.facts
 
     def is_same_node(self, live: LiveNode) -> bool:
         """Whether only GPUs of the node may differ from what was sent."""

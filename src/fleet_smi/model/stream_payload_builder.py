@@ -20,7 +20,7 @@ from fleet_smi.model.stream_payload import (
 from fleet_smi.model.views import NodeParts, split_node_view
 
 _MEBIBYTE_BITS = 20
-_MAX_VALUE = 1e9
+MAX_VALUE = 1e9
 _BUSY, _MEMORY, _TEMPERATURE, _POWER = [
     GPU_FIELDS.index(field)
     for field in ("busy_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
@@ -123,7 +123,7 @@ def column_figures(
 def _rounded(column: Column) -> list[int | None]:
     # Without a call for each: this runs for every GPU of the fleet every second or so.
     return [
-        round(value) if value is not None and -_MAX_VALUE < value < _MAX_VALUE else None
+        round(value) if value is not None and -MAX_VALUE < value < MAX_VALUE else None
         for value in column
     ]
 
@@ -233,7 +233,7 @@ def to_mebibytes(count: int | None) -> int | None:
 
 def round_finite(value: float | None) -> int | None:
     """Round to a whole number; `None` for NaN, infinite and absurd values."""
-    return round(value) if value is not None and -_MAX_VALUE < value < _MAX_VALUE else None
+    return round(value) if value is not None and -MAX_VALUE < value < MAX_VALUE else None
 
 
 def _percent(used: int | None, total: int | None) -> int | None:
