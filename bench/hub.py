@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-from bench.hub_peers import HTTPTOOLS, LABELS, UVICORN, VICTORIA_METRICS, LoadSize, measure_peer
+from bench.hub_peers import (
+    HTTPTOOLS,
+    UVICORN,
+    VICTORIA_METRICS,
+    LoadSize,
+    measure_peer,
+    peer_label,
+)
 from bench.load_windows import (
     LoadWindow,
     costs_per_report,
@@ -80,9 +87,19 @@ def measure(
             runs.append(_run(environment, full_core_nodes(runs), seconds, fills_core=True))
     except NotAvailable as reason:
         failures.append(MeasurementSeries(label="hub", note=f"does not run: {reason}"))
-    size = LoadSize(nodes=nodes[0] if nodes else _PEER_NODES, gpus=GPUS, seconds=seconds)
-    beside = [measure_peer(peer, size, environment) for peer in peers]
+    sizes = [(peer, count) for peer in peers for count in _peer_sizes(peer, nodes or NODES)]
+    beside = [
+        measure_peer(peer, LoadSize(nodes=count, gpus=GPUS, seconds=seconds), environment)
+        for peer, count in sizes
+    ]
     return summarize(runs, [*failures, *[series for series, _ in beside]], [n for _, n in beside])
+
+
+def _peer_sizes(peer: str, nodes: Sequence[int]) -> Sequence[int]:
+    """Return the sizes that a peer is measured with: the one with a budget, those of the hubs."""
+    if peer == UVICORN:
+        return nodes
+    return [_PEER_NODES] if _PEER_NODES in nodes else nodes[:1]
 
 
 def full_core_nodes(runs: Sequence[HubRun]) -> int:
@@ -118,13 +135,17 @@ def summarize(
 
 def _cpu_pairs(runs: Sequence[HubRun]) -> list[Pair]:
     if not runs:
-        return [Pair(ours="hub", theirs=LABELS[UVICORN], budget=1.0)]
-    # Of the size that the peers have, where it was measured.
-    ours = next((run for run in runs if run.nodes == _PEER_NODES), runs[0]).label
+        return [Pair(ours="hub", theirs=peer_label(UVICORN, _PEER_NODES), budget=1.0)]
+    # Of the size that the other peers have, where it was measured.
+    beside = next((run for run in runs if run.nodes == _PEER_NODES), runs[0])
     pairs = [
-        Pair(ours=ours, theirs=LABELS[UVICORN], budget=1.0),
-        Pair(ours=ours, theirs=LABELS[HTTPTOOLS]),
-        Pair(ours=ours, theirs=LABELS[VICTORIA_METRICS]),
+        Pair(ours=run.label, theirs=peer_label(UVICORN, run.nodes), budget=1.0)
+        for run in runs
+        if not run.fills_core
+    ]
+    pairs += [
+        Pair(ours=beside.label, theirs=peer_label(peer, beside.nodes))
+        for peer in (HTTPTOOLS, VICTORIA_METRICS)
     ]
     first, *larger = runs
     return [*pairs, *[Pair(ours=run.label, theirs=first.label, budget=_LINEAR) for run in larger]]

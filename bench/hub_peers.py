@@ -28,6 +28,13 @@ LABELS = {
     HTTPTOOLS: "bare httptools protocol, answers {}",
     VICTORIA_METRICS: "VictoriaMetrics, import of the same figures",
 }
+
+
+def peer_label(name: str, nodes: int) -> str:
+    """Return the name of a peer that is measured with so many nodes."""
+    return f"{LABELS[name]}, {nodes:,} nodes"
+
+
 _SERVER = Path(__file__).with_name("bare_server.py")
 _IMPORT_LOAD = Path(__file__).with_name("import_load.py")
 _IMPORT_PATH = "/api/v1/import/prometheus"
@@ -47,18 +54,19 @@ def measure_peer(
     name: str, size: LoadSize, environment: Mapping[str, str]
 ) -> tuple[MeasurementSeries, str]:
     """Return the CPU of a peer per report in each window, and a note."""
+    label = peer_label(name, size.nodes)
     try:
         with ExitStack() as stack:
             run = _victoria_metrics if name == VICTORIA_METRICS else _bare_server
             windows, note = run(name, size, environment, stack)
     except NotAvailable as reason:
-        return MeasurementSeries(label=LABELS[name], note=f"does not run: {reason}"), ""
+        return MeasurementSeries(label=label, note=f"does not run: {reason}"), ""
     totals = total(windows)
     said = (
-        f"{LABELS[name]}: {totals.reports_per_second:.0f} requests/s, "
+        f"{label}: {totals.reports_per_second:.0f} requests/s, "
         f"{totals.core_share:.2f} of a core, p99 {totals.worst_p99_milliseconds:.1f} ms{note}\n"
     )
-    return MeasurementSeries(label=LABELS[name], values=costs_per_report(windows)), said
+    return MeasurementSeries(label=label, values=costs_per_report(windows)), said
 
 
 def _bare_server(
