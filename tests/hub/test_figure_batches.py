@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from fleet_smi.errors import NeedsFullReport
 from fleet_smi.fleet.fleet import FleetChange, FleetState, Via
 from fleet_smi.fleet.machines import Machine, evidence_of
+from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.figure_batches import FigureBatches, PackedReport
 from fleet_smi.hub.figure_delivery import FigureRoute
+from fleet_smi.hub.history.series.buffer import SampleBuffer
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.recording_gate import RecordingGate
 from fleet_smi.hub.stream_diff import StreamDiff
@@ -231,7 +233,19 @@ def compare(hub: FewParts, node: PackingNode, case: str, *, is_looked_at: bool) 
         if columns is not None:
             marks = columns.columns.marks(np.array([columns.place]))[0].tolist()
             assert [None if mark != mark else mark for mark in marks] == state.standings.marks()
+            assert recorded(state.latest) == recorded(snapshot), case
     return len(reference.standings)
+
+
+def recorded(sample: NodeSample | Snapshot) -> bytes:
+    """A sample as the history buffers it."""
+    base = sample.base if isinstance(sample, NodeSample) else sample
+    buffer = SampleBuffer([each.uuid for each in base.gpus])
+    if isinstance(sample, NodeSample):
+        buffer.add_sample(base.taken_at, sample)
+    else:
+        buffer.add(sample.taken_at, sample)
+    return buffer.packed[8:]  # without the time
 
 
 def shift(hub: FewParts, nodes: list[PackingNode], seconds: float) -> None:

@@ -5,27 +5,38 @@ with all others that reported at about the same time. Its objects are brought up
 somebody reads them. Any other report is judged there, after which its node is copied here again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, nan
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.fleet.packed_batch import Flags, Numbers, PackedBatch, Positions
+from fleet_smi.fleet.steady_columns import (
+    BUSY,
+    CHANGES,
+    COLUMN_COUNT,
+    FULL_FROM,
+    HAS_MARK,
+    HELD,
+    LOW_POWER_FROM,
+    MEAN,
+    MEMORY,
+    NOTED_BEYOND,
+    SLOWED,
+    THROTTLE,
+    judge_steady,
+)
 from fleet_smi.model.snapshot import Gpu
-from fleet_smi.model.snapshot_figures import GPU_FIELDS, HOST_FIELDS
-from fleet_smi.model.throttle_reasons import THROTTLE_REASONS, throttle_bits
+from fleet_smi.model.snapshot_figures import GPU_FIELDS, HOST_FIELDS, HostFigures
+from fleet_smi.model.throttle_reasons import throttle_bits, throttle_reasons
 from fleet_smi.model.units import GIB
 from fleet_smi.model.verdict.live_standing import LiveStanding
-from fleet_smi.model.verdict.readings import MAX_WATTS, total_memory
+from fleet_smi.model.verdict.readings import total_memory
 from fleet_smi.model.verdict.thresholds import Thresholds
-from fleet_smi.model.verdict.throttling import throttle_kind
 from fleet_smi.model.verdict.window import (
-    FULL_PERCENT,
-    MEAN_CEILING,
-    MEAN_RELEASE,
     MEAN_WINDOWS,
 )
 from fleet_smi.wire.packed_layout import GPUS_AT
@@ -38,6 +49,10 @@ _READ = (
     "temperature_celsius",
     "power_watts",
     "throttle_reasons",
+    # Not for judging, but for the history.
+    "sm_clock_mhz",
+    "memory_temperature_celsius",
+    "energy_joules",
 )
 _READ_HOST = ("cpu_percent", "memory_used_bytes")
 _GPU_POSITIONS = [GPU_FIELDS.index(field) for field in _READ]
@@ -45,19 +60,14 @@ _HOST_POSITIONS = [HOST_FIELDS.index(field) for field in _READ_HOST]
 _PACKED_GPU: Positions = np.array([GPUS_AT + position for position in _GPU_POSITIONS])
 _PACKED_HOST: Positions = np.array(_HOST_POSITIONS)
 
-# The columns of a GPU: first its figures, as above, then the limits of steady samples, then what
-# these change.
-BUSY, _ENCODER, _DECODER, MEMORY, TEMPERATURE, POWER, _THROTTLE = range(7)
-_MEMORY_LIMIT, _UNTIL, _MAY_TURN, _COMPUTES, _LEAST, _MOST = range(7, 13)
-_POWER_THRESHOLD, _LIMIT_WATTS, _IS_POWER_OVER, _IS_QUIET = range(13, 17)
-_HAS_MARK, _HELD, _NOTED_BEYOND = range(17, 20)
-_MEAN, _IDLE_FROM, _WORKED_AT, _FULL_FROM, _LOW_POWER_FROM, _PEAK, _CHANGES = range(20, 27)
-_COLUMN_COUNT = 27
-_CHANGED = slice(_MEAN, _CHANGES + 1)
+_CHANGED = slice(MEAN, CHANGES + 1)
 
-_SLOWED = sum(
-    [1 << at for at, reason in enumerate(THROTTLE_REASONS) if throttle_kind((reason,)) is not None]
-)
+_READERS: dict[int, Callable[[int], Any]] = {
+    MEMORY: int,
+    _READ.index("sm_clock_mhz"): int,
+    THROTTLE: throttle_reasons,
+}
+"""What the columns have as numbers that are no floats."""
 _FIRST_SIZE = 16
 
 
@@ -79,7 +89,7 @@ class FigureColumns:
 
     def __init__(self, gpu_count: int) -> None:
         self.gpu_count = gpu_count
-        self.gpus: Numbers = np.empty((0, gpu_count, _COLUMN_COUNT))
+        self.gpus: Numbers = np.empty((0, gpu_count, COLUMN_COUNT))
         self.hosts: Numbers = np.empty((0, len(_READ_HOST)))
         self.times: Numbers = np.empty((0, 2))
         self.numbers: NDArray[np.int64] = np.empty((0, 3), np.int64)
@@ -127,7 +137,7 @@ class FigureColumns:
         batch.write(gpus, _PACKED_GPU, self.gpu_count)
         batch.write(hosts[:, None], _PACKED_HOST, 1)
         weights = elapsed / (elapsed + MEAN_WINDOWS * limits.idle_window_seconds)
-        steady = is_next & _judge(gpus, at[:, None], weights[:, None], limits)
+        steady = is_next & judge_steady(gpus, at[:, None], weights[:, None], limits)
         chosen = places[steady]
         self.gpus[chosen], self.hosts[chosen] = gpus[steady], hosts[steady]
         self.times[chosen, 0] = at[steady]
@@ -140,11 +150,11 @@ class FigureColumns:
     def marks(self, places: Positions) -> Numbers:
         """Return for the GPUs of these nodes what `LiveStanding.mark` does; NaN is `None`."""
         gpus = self.gpus[places]
-        full_from, low_power_from = gpus[..., _FULL_FROM], gpus[..., _LOW_POWER_FROM]
-        changes = gpus[..., _CHANGES]
+        full_from, low_power_from = gpus[..., FULL_FROM], gpus[..., LOW_POWER_FROM]
+        changes = gpus[..., CHANGES]
         may_stall = (full_from == full_from) & (low_power_from == low_power_from)
-        is_noted = gpus[..., MEMORY] - gpus[..., _HELD] > gpus[..., _NOTED_BEYOND]
-        has_mark = (gpus[..., _HAS_MARK] != 0.0) & ~may_stall
+        is_noted = gpus[..., MEMORY] - gpus[..., HELD] > gpus[..., NOTED_BEYOND]
+        has_mark = (gpus[..., HAS_MARK] != 0.0) & ~may_stall
         return np.where(has_mark, np.where(is_noted, -changes, changes), nan)
 
 
@@ -212,9 +222,22 @@ class NodeColumns:
         """Return one of the figures that are here, by its position among those of a GPU."""
         column = _GPU_POSITIONS.index(position)
         values = self._columns.gpus[self.place, :, column].tolist()
-        if column == MEMORY:
-            return [None if value != value else int(value) for value in values]
-        return [None if value != value else value for value in values]
+        read = _READERS.get(column)
+        if read is None:
+            return [None if value != value else value for value in values]
+        return [None if value != value else read(int(value)) for value in values]
+
+    def rows(self, positions: Sequence[int]) -> list[float]:
+        """Return some of the figures that are here, GPU by GPU; NaN is not measured."""
+        columns = [_GPU_POSITIONS.index(position) for position in positions]
+        values: list[float] = self._columns.gpus[self.place][:, columns].ravel().tolist()
+        return values
+
+    @property
+    def host(self) -> HostFigures:
+        """The figures of the host that are here; NaN is not measured."""
+        cpu_percent, memory_bytes = self._columns.hosts[self.place].tolist()
+        return HostFigures(cpu_percent=cpu_percent, memory_used_bytes=memory_bytes)
 
     def bring_up_to_date(self, live: Sequence[LiveStanding]) -> None:
         """Set in the standings what steady reports have changed."""
@@ -237,10 +260,11 @@ class NodeColumns:
 
 
 def _readings(row: Sequence[Any]) -> list[float]:
-    *numbers, reasons = row
-    bits = throttle_bits(reasons) if isinstance(reasons, tuple) else 0
-    # Reasons without a number: they are never steady.
-    return [*[_or(number, nan) for number in numbers], _SLOWED if bits is None else bits]
+    numbers, reasons = [*row], row[THROTTLE]
+    if reasons is not None:
+        # Reasons without a number: they are never steady.
+        numbers[THROTTLE] = _or(throttle_bits(reasons), SLOWED)
+    return [_or(number, nan) for number in numbers]
 
 
 def _limits(live: LiveStanding, at: float) -> tuple[float, ...]:
@@ -281,56 +305,3 @@ def _state(live: LiveStanding) -> tuple[float, ...]:
 
 def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
-
-
-def _judge(gpus: Numbers, at: Numbers, weights: Numbers, limits: Thresholds) -> Flags:
-    """Add a sample to the GPUs of each node, and return for which nodes all are steady.
-
-    It does what `LiveStanding.add_steady` does, except for GPUs without a reading of their load, at
-    work in their video engines, or under load without a process: these are not steady here.
-    """
-    load, memory, watts = gpus[..., BUSY], gpus[..., MEMORY], gpus[..., POWER]
-    mean, idle_from, full_from = gpus[..., _MEAN], gpus[..., _IDLE_FROM], gpus[..., _FULL_FROM]
-    low_power_from, peak = gpus[..., _LOW_POWER_FROM], gpus[..., _PEAK]
-    idle_percent = limits.idle_percent
-    capped = np.minimum(load, MEAN_CEILING * idle_percent)
-    new_mean = mean + (capped - mean) * weights
-    was_idle = idle_from == idle_from
-    release = np.where(was_idle, MEAN_RELEASE * idle_percent, idle_percent)
-    is_spike = (load < limits.noise_percent) & (new_mean < release)
-    is_idle = (load < idle_percent) | is_spike
-    is_turned = is_idle != was_idle
-    share = watts / gpus[..., _LIMIT_WATTS]
-    share[~((watts >= 0.0) & (watts <= MAX_WATTS))] = nan
-    is_low = share < limits.idle_power_fraction
-    is_over = share >= gpus[..., _POWER_THRESHOLD]
-    least, throttle = gpus[..., _LEAST], gpus[..., _THROTTLE]
-    is_unused = (
-        (load == 0.0)
-        & (gpus[..., _IS_QUIET] != 0.0)
-        & (is_over == (gpus[..., _IS_POWER_OVER] != 0.0))
-        & ((least != least) | ((memory >= least) & (memory <= gpus[..., _MOST])))
-    )
-    is_slowed = np.nan_to_num(throttle).astype(np.int64) & _SLOWED != 0
-    steady: Flags = (
-        (at < gpus[..., _UNTIL])
-        & (load >= 0.0)
-        & (load <= 100.0)
-        & (mean == mean)
-        & ~((gpus[..., _ENCODER] > 0.0) | (gpus[..., _DECODER] > 0.0))
-        & (~is_turned | (gpus[..., _MAY_TURN] != 0.0))
-        & ((gpus[..., _COMPUTES] != 0.0) | is_unused)
-        & ~(memory > gpus[..., _MEMORY_LIMIT])
-        & ~is_slowed
-    )
-    gpus[..., _CHANGES] += is_turned
-    gpus[..., _PEAK] = np.where(is_turned, 0.0, np.where(is_idle, np.maximum(peak, load), peak))
-    full = np.where(load < FULL_PERCENT, nan, np.where(full_from != full_from, at, full_from))
-    kept_full = np.where(was_idle, full_from, nan)
-    gpus[..., _FULL_FROM] = np.where(is_idle, kept_full, full)
-    gpus[..., _WORKED_AT] = np.where(is_idle, gpus[..., _WORKED_AT], at)
-    gpus[..., _IDLE_FROM] = np.where(is_idle, np.where(was_idle, idle_from, at), nan)
-    low_from = np.where(low_power_from != low_power_from, at, low_power_from)
-    gpus[..., _LOW_POWER_FROM] = np.where(is_low, low_from, nan)
-    gpus[..., _MEAN] = new_mean
-    return cast(Flags, steady.all(axis=1))

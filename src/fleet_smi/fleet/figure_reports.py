@@ -74,7 +74,7 @@ class FigureReports:
         `timeout`. What has changed is to be marked by `mark_all_applied`.
         """
         sample, run = node.latest, node.sequences.runs[-1]
-        sample.advance(packed)
+        sample.advance(packed, node.standings.columns)
         node.follow_columns(sample, at, timeout)
         run_id = sample.base.run_id
         if run.run_id == run_id:

@@ -1,7 +1,7 @@
 """The latest sample of one node: a snapshot, or newer figures for an older one."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,6 +17,9 @@ from fleet_smi.model.snapshot_figures import (
     with_figures,
 )
 from fleet_smi.model.verdict.throttling import throttle_kind
+
+if TYPE_CHECKING:
+    from fleet_smi.fleet.figure_columns import NodeColumns
 
 _THROTTLES = GPU_FIELDS.index("throttle_reasons")
 # The figures of a process that its summary depends on (`model/verdict/process_group.py`).
@@ -36,7 +39,7 @@ class NodeSample:
 
     `base` is a snapshot that has all of it but its figures, which may be older. The snapshot with
     the latest figures is made when it is needed: most reports differ in figures alone, and nobody
-    looks at most of them.
+    looks at most of them. `columns` have some of the figures, if they came packed.
     """
 
     __slots__ = (
@@ -46,6 +49,7 @@ class NodeSample:
         "_packed",
         "_snapshot",
         "base",
+        "columns",
         "sequence",
         "taken_at",
     )
@@ -60,6 +64,7 @@ class NodeSample:
         self._limits = limits
         self._figures = figures
         self._snapshot = base if figures is None else None
+        self.columns: NodeColumns | None = None
         self._packed: bytes | None = None
         self._first: SnapshotFigures | None = None  # without those of the packed report
         self.taken_at = base.taken_at if figures is None else figures.taken_at
@@ -74,11 +79,12 @@ class NodeSample:
         """Return the next sample, in which only figures differ from this one."""
         return NodeSample(self.base, figures, self._limits)
 
-    def advance(self, packed: PackedSample) -> None:
+    def advance(self, packed: PackedSample, columns: "NodeColumns | None") -> None:
         """Become the next sample, by a packed report that has all columns of the one before.
 
-        It is unpacked when somebody reads its figures.
+        It is unpacked when somebody reads figures that are not in the columns of its node.
         """
+        self.columns = columns
         if self._first is None:
             self._first = self.figures
         self._packed, self.sequence, self.taken_at = packed

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # What the summary of a GPU's processes depends on.
 _USES = [PROCESSES_AT + PROCESS_FIELDS.index(field) for field in ("gpu_memory_bytes", "condition")]
 _USES_MASK = sum([1 << position for position in _USES])
-_NO_USES = (b"",) * len(_USES)
 
 
 class PackedReport(NamedTuple):
@@ -116,8 +115,7 @@ class FigureBatches:
         batch.valid &= ages <= max_age_seconds
         places = [report.route.node.standings.columns for report in reports]
         sequences = batch.sequence.tolist()
-        if (batch.sent & _USES_MASK).any():
-            _check_uses(batch, reports, sequences)
+        _check_uses(batch, reports, sequences)
         at_places = np.array([place.place for place in places if place is not None])
         steady, at = columns.apply(at_places, batch, ages, now, self._fleet.thresholds)
         followed = [
@@ -168,13 +166,12 @@ def _check_uses(
 ) -> None:
     """Leave out reports whose processes may be judged otherwise than those of the one before."""
     ranges = [batch.byte_ranges(position) for position in _USES]
-    for number, report in enumerate(reports):
-        body, node = report.body, report.route.node
+    # The columns are there only if they differ from the report before, or it had them too.
+    for number in np.flatnonzero(batch.sent & _USES_MASK).tolist():
+        body, node = reports[number].body, reports[number].route.node
         uses = tuple([body[begins[number] : ends[number]] for begins, ends in ranges])
         columns, sample = node.standings.columns, node.sample
-        if columns is None or sample is None:
-            continue
-        # The columns are there only if they differ from the report before, or it had them too.
-        if uses != _NO_USES and columns.uses != (sample.sequence, uses):
-            batch.valid[number] = False
-        columns.uses = sequences[number], uses
+        if columns is not None and sample is not None:
+            if columns.uses != (sample.sequence, uses):
+                batch.valid[number] = False
+            columns.uses = sequences[number], uses

@@ -11,17 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fleet_smi.fleet.figure_columns import (
-    BUSY,
-    MEMORY,
-    POWER,
-    TEMPERATURE,
-    FigureColumns,
-    NodeColumns,
-    enlarged,
-)
+from fleet_smi.fleet.figure_columns import FigureColumns, NodeColumns, enlarged
 from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.fleet.packed_batch import Flags, Numbers, Positions
+from fleet_smi.fleet.steady_columns import BUSY, MEMORY, POWER, TEMPERATURE
 from fleet_smi.model.stream_payload import DeviceFigures, NodeFigures
 from fleet_smi.model.stream_payload_builder import MAX_VALUE
 from fleet_smi.model.units import MIB

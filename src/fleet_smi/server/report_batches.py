@@ -14,6 +14,8 @@ from fleet_smi.server.report_response import ReportResponse
 
 WAIT_SECONDS = 0.04
 """The least time between two batches."""
+MAX_WAITING_BYTES = 1 << 15
+"""A larger report does not wait: few nodes have as many GPUs and processes as that."""
 # A batch of more would keep the event loop from all others for too long.
 _MAX_REPORTS = 256
 

@@ -15,6 +15,7 @@ from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import HttpError
 from fleet_smi.server.refusal_limit import CLOSE
 from fleet_smi.server.repeated_head import RepeatedHead
+from fleet_smi.server.report_batches import MAX_WAITING_BYTES
 from fleet_smi.server.report_checks import ReportSender
 from fleet_smi.server.report_handler import ReportHandler
 from fleet_smi.server.report_response import (
@@ -136,15 +137,21 @@ class ReportProtocol(HeadLimitProtocol):
             return False
         if isinstance(sender, HttpError):
             self.respond(sender)
-        elif is_packed(body) and sender.identity.node_id is not None:
-            self._is_waiting = True
-            self._reports.batches.add(body, sender, self)
         else:
-            self.respond(self._reports.handle(body, sender))
+            self._handle(self._reports, body, sender)
         return True
 
+    def _handle(self, reports: ReportHandler, body: bytes, sender: ReportSender) -> None:
+        """Handle a report: at once, or together with others that come within a moment."""
+        is_known = sender.identity.node_id is not None
+        if is_known and is_packed(body) and len(body) <= MAX_WAITING_BYTES:
+            self._is_waiting = True
+            reports.batches.add(body, sender, self)
+        else:
+            self.respond(reports.handle(body, sender))
+
     def respond(self, response: ReportResponse | HttpError) -> None:
-        """Respond to a report with the same head as the one before."""
+        """Respond to a report that was handled."""
         self._is_waiting = False
         if self.transport.is_closing():
             return
@@ -163,6 +170,8 @@ class ReportProtocol(HeadLimitProtocol):
         """Start a request; the ASGI scope is built later, and only if the app is called."""
         self.count_request()
         self._is_between_requests, self._repeated = False, None
+        if self._is_waiting and self._reports is not None:
+            self._reports.batches.flush()  # its answer would overtake that of the one before
         if self._held is not None:
             return
         self.url, self.headers, self.expect_100_continue = b"", [], False
@@ -215,9 +224,10 @@ class ReportProtocol(HeadLimitProtocol):
             if len(body) > MAX_INLINE_BYTES:
                 self._handle_later(self._reports, body, self._sender)
                 return
-            self._respond(self._reports.handle(body, self._sender))
             self._release_body()
-        if self._held is None:
+            self._is_between_requests = True
+            self._handle(self._reports, body, self._sender)
+        elif self._held is None:
             self._is_between_requests = True
             self.start_idle_timeout()
 

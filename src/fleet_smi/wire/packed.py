@@ -248,22 +248,23 @@ def _pack_narrow(column: Column, packed: PackedColumn) -> bytes | None:
     form, (_, factor, divisor, _, _) = f"<{len(column)}I", packed
     if factor == divisor:
         try:
-            return struct.pack(form, *column)  # whole numbers, as most drivers give them
+            data = struct.pack(form, *column)  # whole numbers, as most drivers give them
         except struct.error:
             pass
-    numbers: list[int] = []
-    for value in column:
-        number = NOT_MEASURED
-        if value is not None:
-            try:
-                number = round(value * divisor / factor)
-            except (ValueError, OverflowError):  # not a number, or an infinite one
-                return None
-            # Exactly, as the hub reads it: nothing is rounded on the way.
-            if not 0 <= number < NOT_MEASURED or number * factor / divisor != value:
-                return None
-        numbers.append(number)
-    return struct.pack(form, *numbers)
+        else:
+            return None if NOT_MEASURED in column else data
+    try:
+        numbers = [
+            NOT_MEASURED if value is None else round(value * divisor / factor) for value in column
+        ]
+        data = struct.pack(form, *numbers)
+    except (ValueError, OverflowError, struct.error):  # not a number, infinite, or too large
+        return None
+    # Exactly, as the hub reads it: nothing is rounded on the way.
+    read = tuple(
+        [None if number == NOT_MEASURED else number * factor / divisor for number in numbers]
+    )
+    return data if read == column else None
 
 
 def _pack_wide(column: Column) -> bytes:

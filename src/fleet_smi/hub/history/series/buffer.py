@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fleet_smi.fleet.figure_columns import NodeColumns
 from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.history.series.codec import column_moves
 from fleet_smi.hub.history.series.layout import gpu_offset
@@ -100,6 +101,10 @@ class SampleBuffer:
 
     def add_sample(self, at: float, sample: NodeSample) -> None:
         """Append the figures of a sample, without making a snapshot of them where that is easy."""
+        own = sample.columns
+        if own is not None and own.columns.gpu_count == len(self.uuids):
+            self._append_columns(at, sample.base.host, own)
+            return
         figures = sample.newer_figures
         if figures is None or figures.instances[0]:
             self.add(at, sample.snapshot)
@@ -109,6 +114,13 @@ class SampleBuffer:
         columns = [figures.gpus[position] for position in _GAUGE_COLUMNS]
         gauges: list[float | None] = list(chain.from_iterable(zip(*columns, strict=True)))
         self._append(at, node, gauges, figures)
+
+    def _append_columns(self, at: float, host: Host, columns: NodeColumns) -> None:
+        node = [read(columns.host, host) for read in _NODE_READERS]
+        # What is not measured is NaN already, and nothing is beyond its limits.
+        packed = self._format.gauges.pack(at, *node, *columns.rows(_GAUGE_COLUMNS))
+        slow = self._slow_figures.packed(at, columns, columns.columns.gpu_count, self._format)
+        self._samples.append(packed + slow)
 
     def add(self, at: float, snapshot: Snapshot) -> None:
         """Append the figures of a snapshot."""

@@ -6,6 +6,7 @@ from math import inf, nan
 from operator import attrgetter
 from typing import Any
 
+from fleet_smi.fleet.figure_columns import NodeColumns
 from fleet_smi.hub.history.series.sample_format import (
     SLOW_FIGURES,
     SampleFormat,
@@ -46,7 +47,7 @@ class SlowFigures:
     def packed(
         self,
         at: float,
-        source: Snapshot | SnapshotFigures,
+        source: Snapshot | SnapshotFigures | NodeColumns,
         gpu_count: int,
         sample_format: SampleFormat,
     ) -> bytes:
@@ -58,14 +59,15 @@ class SlowFigures:
     def _read(
         self,
         at: float,
-        source: Snapshot | SnapshotFigures,
+        source: Snapshot | SnapshotFigures | NodeColumns,
         gpu_count: int,
         sample_format: SampleFormat,
     ) -> bytes:
-        if isinstance(source, SnapshotFigures):
-            rows: Iterable[Sequence[Any]] = zip(
-                *[source.gpus[position] for position in _COLUMNS], strict=True
-            )
+        if isinstance(source, NodeColumns):
+            own = [source.column(position) for position in _COLUMNS]
+            rows: Iterable[Sequence[Any]] = zip(*own, strict=True)
+        elif isinstance(source, SnapshotFigures):
+            rows = zip(*[source.gpus[position] for position in _COLUMNS], strict=True)
         else:
             rows = map(_read_gpu, source.gpus)
         figures = list(chain.from_iterable(rows))
@@ -80,7 +82,8 @@ class SlowFigures:
             values[offset::_STRIDE] = map(_throttled_percent, figures[offset::_STRIDE])
         self._at, self._gpu_count, self._figures = at, gpu_count, figures
         if sample_format.gpu_count > gpu_count:  # it has instances, or GPUs that are absent now
-            values += instance_figures(source, _INSTANCE_FIELDS)
+            if not isinstance(source, NodeColumns):
+                values += instance_figures(source, _INSTANCE_FIELDS)
             values += [None] * (_STRIDE * sample_format.gpu_count - len(values))
         return pack_figures(sample_format.slow, (), values)
 
