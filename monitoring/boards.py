@@ -216,7 +216,7 @@ def node() -> Panel:
         ),
     ]
     chosen = _label_variable("node", "node_up") | {"multi": False, "includeAll": False}
-    chosen.pop("allValue")
+    del chosen["allValue"], chosen["current"]
     return _board("node", "fleet-smi: node", panels, [chosen])
 
 
@@ -299,7 +299,7 @@ def _label_variable(label: str, metric: str) -> Panel:
         "multi": True,
         "includeAll": True,
         "allValue": ".*",
-        "current": {},
+        "current": {"text": "All", "value": "$__all"},
     }
 
 
@@ -309,13 +309,19 @@ def _board(name: str, title: str, panels: list[Panel], variables: list[Panel]) -
         "label": "data source",
         "type": "datasource",
         "query": "prometheus",
-        "current": {},
+        "current": {"text": "default", "value": "default"},
     }
     others = {
         "type": "dashboards",
         "title": "fleet-smi",
         "tags": ["fleet-smi"],
+        "icon": "external link",
+        "tooltip": "",
+        "url": "",
         "asDropdown": False,
+        "targetBlank": False,
+        "includeVars": True,
+        "keepTime": True,
     }
     return {
         "uid": f"fleet-smi-{name}",
@@ -326,7 +332,7 @@ def _board(name: str, title: str, panels: list[Panel], variables: list[Panel]) -
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
         "timezone": "browser",
-        "links": [{**others, "includeVars": True, "keepTime": True}],
+        "links": [others],
         "templating": {"list": [source, *variables]},
         "panels": place(panels),
     }
