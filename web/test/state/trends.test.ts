@@ -53,7 +53,7 @@ it("requests are limited and results stay in order", async () => {
 });
 
 it("sums of months are compared by day, averages as they are", () => {
-  const month = (days: number, busy: number): Parameters<typeof compareMonths>[0] => ({ sums: { seconds: { busy: busy * 3600 }, joules: days * DAY * 1000 }, span: { start: 0, end: days * DAY } });
+  const month = (days: number, busy: number): Parameters<typeof compareMonths>[0] => ({ sums: { seconds: { busy: busy * 3600 }, all: 54 * days * DAY, joules: days * DAY * 1000 }, span: { start: 0, end: days * DAY } });
   const changes = new Map(compareMonths(month(15, 660), month(30, 1200), null).map(({ name, change }) => [name, change]));
   expect([changes.get("GPU-hours busy"), changes.get("Average power"), changes.get("Energy")]).toEqual(["+10 % a day", "+0 %", "+0 % a day"]);
 });
