@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from fleet_smi import __version__
 from tests.systemd_machine import run_on_systemd_machine
 
 SCRIPT = r"""
@@ -29,6 +30,23 @@ wait_for sh -c "/opt/fleet-smi/bin/python -m fleet_smi nodes | grep -q push"
 fleet_smi nodes | said nodes
 ps -eo user,args | grep '[f]leet.smi' | said processes
 fleet-smi agent upgrade 2>&1 | said upgrade
+# The hub gets a newer version, and then one whose agent does not start.
+run_hub_of() {
+    printf "$1\n/opt/site\n" > "$(echo /opt/fleet-smi/lib/python*/site-packages/fleet-smi.pth)"
+    systemctl restart fleet-smi-hub
+}
+newer() {
+    cp -r /opt/src /opt/$1
+    sed -i "s/^__version__ = .*/__version__ = '$1'/" /opt/$1/fleet_smi/__init__.py
+    sed -i "s/^    args.join = take.*/$2/" /opt/$1/fleet_smi/cli/commands/agent.py
+    run_hub_of /opt/$1
+    fleet-smi agent upgrade --wait 20 2>&1
+}
+newer 7.8.9 "&" | said newer
+newer 7.9.0 "    raise UsageError('broken')" | said broken
+fleet-smi --version | said version_after
+systemctl is-active fleet-smi-agent | said state_after
+run_hub_of /opt/src
 cat /etc/fleet-smi/agent.env | said agent_variables
 
 useradd -m alice
@@ -86,6 +104,9 @@ def test_the_documented_services_run_under_a_real_systemd(tmp_path: Path) -> Non
     (agent,) = [line for line in said["processes"].splitlines() if line.endswith("-smi agent")]
     assert agent.startswith("fleet-s+ /opt/fleet-smi-agent/")
     assert "the agent has the hub's version already" in said["upgrade"]
+    assert "upgraded from 0.1.0 to 7.8.9" in said["newer"].replace(__version__, "0.1.0")
+    assert "the agent is 7.8.9 as before: 7.9.0 did not report" in said["broken"]
+    assert (said["version_after"], said["state_after"]) == ("fleet-smi 7.8.9\n", "active\n")
     # Beside the service, a user without sudo is told so, and gets no hub of their own.
     refusals = re.findall(r"run `sudo fleet-smi hub (\S+) …`", said["without_sudo"])
     assert refusals == ["token", "token", "user", "join-command"], said["without_sudo"]

@@ -53,7 +53,7 @@ class HubClient:
         self._connection = connection or HubConnection(
             url, token=token, fingerprint=fingerprint, timeout_seconds=timeout_seconds
         )
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
 
     def new_connection(self, timeout_seconds: float) -> HubConnection:
         """Return another connection to the hub, as for its stream, which occupies one."""
@@ -61,7 +61,7 @@ class HubClient:
         return HubConnection(
             connection.url,
             token=connection.token,
-            fingerprint=self._fingerprint,
+            fingerprint=self.fingerprint,
             timeout_seconds=timeout_seconds,
         )
 

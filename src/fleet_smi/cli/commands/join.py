@@ -101,7 +101,7 @@ def _plan(
     from fleet_smi.cli.join_hosts import JoinPlan
     from fleet_smi.server.join_line import is_insecure
 
-    url, fingerprint = _address(args, settings)
+    url, fingerprint = _address(args, settings, client)
     return JoinPlan(
         script=client.send("GET", "/install").body,
         url=url,
@@ -114,12 +114,14 @@ def _plan(
     )
 
 
-def _address(args: argparse.Namespace, settings: "Settings") -> tuple[str, str | None]:
+def _address(
+    args: argparse.Namespace, settings: "Settings", client: "HubClient"
+) -> tuple[str, str | None]:
     """The hub's URL for nodes and its pin: of the hub on this machine, else as it is used here."""
     from fleet_smi.cli.fleet_source import own_hub_client
 
-    if own_hub_client(settings) is None and settings.client.hub is not None:
-        return args.url or settings.client.hub, settings.client.fingerprint
+    if own_hub_client(settings) is None:
+        return args.url or client.url, client.fingerprint
     from fleet_smi.cli.join_address import join_address
 
     address = join_address(settings, args.url)

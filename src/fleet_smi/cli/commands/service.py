@@ -127,7 +127,7 @@ def _join(args: argparse.Namespace, state: str, user: str | None) -> str:
 
 
 def _agent_state(args: argparse.Namespace, scope: ServiceScope) -> str:
-    state = _service_settings(args, scope).values["agent.state"]
+    state = config.resolve(_environment(args, scope), {}).values["agent.state"]
     is_default = state.origin == DEFAULT_ORIGIN and os.geteuid() == 0
     return SYSTEM_STATE if is_default else str(state.value)
 
@@ -136,13 +136,15 @@ def _run_background(args: argparse.Namespace, scope: ServiceScope) -> int:
     """Install, or remove, the agent that runs without systemd."""
     if args.role != "agent" or args.dry_run:
         raise UsageError("--background is for an agent, and has no --dry-run")
-    settings = _service_settings(args, scope) if args.action == "install" else None
     state = _agent_state(args, scope)
     agent = background_agent(scope, args.user_name, state)
-    if settings is None:
+    if args.action == "uninstall":
+        if not agent.is_installed():
+            raise Unmet("no agent is installed here to run in the background")
         agent.uninstall()
         print("the agent has ended and is no longer started; its data is still there")
         return 0
+    _service_settings(args, scope)  # raises where they are not valid
     if agent.user is not None and not _has_user(agent.user):
         systemd.run(_useradd_command(agent.user))
     was_running = agent.stop()
@@ -224,9 +226,7 @@ def _service_settings(args: argparse.Namespace, scope: ServiceScope) -> Settings
         raise UsageError("--to, --join-file and --fingerprint are for an agent: leave them out")
     if args.user_name == "root" or not re.fullmatch(_USER_NAME, args.user_name):
         raise UsageError("--user-name: give a valid user name other than root")
-    # Not os.environ: the service does not run with the variables of this shell.
-    environment = {"FLEET_SMI_CONFIG": args.config} if args.config else scope.settings_environment
-    settings = config.resolve(environment, flags)
+    settings = config.resolve(_environment(args, scope), flags)
     settings.raise_if_invalid()
     outlets = ("agent.to", "agent.serve", "agent.drop")
     if args.role == "agent" and all(settings.values[outlet].value is None for outlet in outlets):
@@ -235,6 +235,11 @@ def _service_settings(args: argparse.Namespace, scope: ServiceScope) -> Settings
             f"or agent.drop in {args.config or SYSTEM_SETTINGS_FILE}"
         )
     return settings
+
+
+def _environment(args: argparse.Namespace, scope: ServiceScope) -> dict[str, str]:
+    # Not os.environ: the service does not run with the variables of this shell.
+    return {"FLEET_SMI_CONFIG": args.config} if args.config else scope.settings_environment
 
 
 def _service(args: argparse.Namespace, settings: SettingsLayer, scope: ServiceScope) -> ServiceUnit:

@@ -91,10 +91,18 @@ def find_scope() -> str:
     if os.geteuid() == 0:
         return "system" if os.path.isdir("/run/systemd/system") else "background"
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
-    if not os.path.isdir(f"{runtime}/systemd"):
+    if not os.path.isdir(f"{runtime}/systemd") or not _may_linger():
         return "background"
     os.environ["XDG_RUNTIME_DIR"] = runtime  # for systemctl; a session of `su` has none
     return "user"
+
+
+def _may_linger() -> bool:
+    """Whether services of this user go on after the logout; turn that on where it is allowed."""
+    with suppress(InstallError, OSError):
+        agent_installer.run(["loginctl", "enable-linger"])
+        return True
+    return os.path.exists(f"/var/lib/systemd/linger/{getpass.getuser()}")
 
 
 def _describe(prefix: str, scope: str, files: HubFiles, wheels: Sequence[Wheel]) -> str:

@@ -30,6 +30,7 @@ _SYSTEM_PREFIX = "/opt/fleet-smi-agent"
 _NEEDED_BYTES = 64 << 20
 _MAX_WHEEL_BYTES = 64 << 20
 _SECONDS = 30.0
+_DEFAULT_PORT = 7070  # of a URL without one, as for the agent
 COMMANDS = ("fleet-smi", "fsmi")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # The hub's own parts, which an agent never imports.
@@ -85,7 +86,7 @@ class HubFiles:
         return body
 
     def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._parts.hostname or "", self._parts.port
+        host, port = self._parts.hostname or "", self._parts.port or _DEFAULT_PORT
         if self._parts.scheme != "https":
             return http.client.HTTPConnection(host, port, timeout=_SECONDS)
         context = ssl.create_default_context()
