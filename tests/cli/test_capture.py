@@ -201,5 +201,7 @@ def test_what_is_no_capture_is_refused_in_one_line(tmp_path: Path) -> None:
     ):
         done = run_fleet_smi("--replay", str(tmp_path / name), env=env)
         assert_error_line(done, 2, reason)
+    done = run_fleet_smi("nodes", "--replay", "x.json", "remove", "gpu07", env=env)
+    assert_error_line(done, 2, "a captured machine cannot be changed")
     done = run_fleet_smi("capture", "--samples", "0", env=env)
     assert_error_line(done, 2, "must be 1 to 60")

@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the nodes, or change one of them."""
     if args.action is not None:
+        if args.replay:
+            raise UsageError(f"--replay: a captured machine cannot be changed ({args.action})")
         return _change(args)
     fleet = fleet_source.select_fleet(args, own_hub=True)
     if args.json:
