@@ -7,7 +7,7 @@ delays no other and costs no memory.
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -205,9 +205,9 @@ class Stream:
             await asyncio.sleep(0)
         # Read together, with nothing awaited in between: the state is that of the number.
         # Compressing it takes as long as hundreds of reports do: not on the event loop.
-        sequence, state = self.sequence, self._diff.full_state()
+        sequence, make_state = self.sequence, self._diff.capture()
         frame, failures = await run_in_query_thread(
-            _full_frame, sequence, self._event_id(sequence), self._published_at, state
+            _full_frame, sequence, self._event_id(sequence), self._published_at, make_state
         )
         for number, error in failures.items():
             self._diff.drop(number, error)
@@ -300,9 +300,9 @@ class Subscriber:
 
 
 def _full_frame(
-    sequence: int, event_id: str, taken_at: float, state: StreamUpdate
+    sequence: int, event_id: str, taken_at: float, make_state: Callable[[], StreamUpdate]
 ) -> tuple[StreamFrame, dict[int, Exception]]:
-    plain, failures = encode_isolated("fleet", event_id, taken_at, state)
+    plain, failures = encode_isolated("fleet", event_id, taken_at, make_state())
     frame = StreamFrame(sequence, plain)
     frame.gzipped  # noqa: B018  # compressed here, in the thread: nearly every client wants it
     return frame, failures

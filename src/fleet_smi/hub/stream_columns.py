@@ -4,7 +4,8 @@ Only of nodes whose figures are in columns (`fleet/figure_columns.py`) and of wh
 figures has changed; `stream_diff.py` does the rest.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import nan
 from typing import Any, NamedTuple
 
@@ -54,23 +55,25 @@ class StreamColumns:
             if sent is None:
                 sent = self._sent[key] = _SentFigures(group[0].columns.columns)
             for node, row in sent.diff(group):
-                rows[node.number] = row
-                self._places[node.number] = sent, node.columns.place
+                number, place = node.number, (sent, node.columns.place)
+                rows[number] = row
+                if self._places.get(number, place) != place:
+                    self.forget(number)
+                self._places[number] = place
         return rows
 
     def figures(self, number: int) -> NodeFigures | None:
         """The figures of a node that were sent last; `None` if they were not from here."""
         found = self._places.get(number)
-        return None if found is None else found[0].figures([found[1]])[0]
+        return None if found is None else found[0].capture([found[1]])()[0]
 
-    def all_figures(self) -> Iterator[NodeFigures]:
-        """All that were sent last from here."""
-        places: dict[int, list[int]] = {}
-        by_id = {id(sent): sent for sent, _ in self._places.values()}
+    def capture(self) -> Callable[[], list[NodeFigures]]:
+        """Copy all that were sent last from here; what is returned makes them, in any thread."""
+        groups: dict[int, tuple[_SentFigures, list[int]]] = {}
         for sent, place in self._places.values():
-            places.setdefault(id(sent), []).append(place)
-        for key, group in places.items():
-            yield from by_id[key].figures(group)
+            groups.setdefault(id(sent), (sent, []))[1].append(place)
+        captured = [sent.capture(places) for sent, places in groups.values()]
+        return lambda: [figures for make in captured for figures in make()]
 
     def forget(self, number: int) -> None:
         """Forget a node: it was sent otherwise, or is gone."""
@@ -96,16 +99,9 @@ class _SentFigures:
         if self._numbers[place] == number:
             self._numbers[place] = 0
 
-    def figures(self, places: Sequence[int]) -> list[NodeFigures]:
+    def capture(self, places: Sequence[int]) -> Callable[[], list[NodeFigures]]:
         chosen = np.array(places)
-        gpus = _as_integers(self._gpus[chosen]).tolist()
-        nodes = _as_integers(self._nodes[chosen]).tolist()
-        return [
-            NodeFigures(number, at, cpu, memory, tuple([DeviceFigures(*row) for row in rows]))
-            for number, (at, cpu, memory), rows in zip(
-                self._numbers[chosen].tolist(), nodes, gpus, strict=True
-            )
-        ]
+        return partial(_figures, self._numbers[chosen], self._nodes[chosen], self._gpus[chosen])
 
     def diff(
         self, group: Sequence[ColumnNode]
@@ -173,6 +169,18 @@ def _rows(
         parts = [row if differs else UNCHANGED for row, differs in zip(rows, changed, strict=True)]
         reported_at = int(node.live.reported_at)
         yield node, NodeFiguresDiff(node.number, reported_at, cpu, memory, tuple(parts))
+
+
+def _figures(numbers: NDArray[np.int64], nodes: Numbers, gpus: Numbers) -> list[NodeFigures]:
+    return [
+        NodeFigures(number, at, cpu, memory, tuple([DeviceFigures(*row) for row in rows]))
+        for number, (at, cpu, memory), rows in zip(
+            numbers.tolist(),
+            _as_integers(nodes).tolist(),
+            _as_integers(gpus).tolist(),
+            strict=True,
+        )
+    ]
 
 
 def _rounded(values: Numbers) -> Numbers:

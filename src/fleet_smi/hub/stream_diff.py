@@ -1,7 +1,7 @@
 """Diff of the fleet for the stream: what was last sent, and what has changed since. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -45,10 +45,14 @@ class StreamDiff:
 
     def full_state(self) -> StreamUpdate:
         """All nodes as they were last sent."""
-        return StreamUpdate(
-            summary=self._summary,
-            nodes=tuple(self._nodes.values()),
-            figures=(*self._figures.values(), *self._columns.all_figures()),
+        return self.capture()()
+
+    def capture(self) -> Callable[[], StreamUpdate]:
+        """Copy the full state; what is returned makes it, in any thread."""
+        summary, nodes = self._summary, tuple(self._nodes.values())
+        figures, make_others = tuple(self._figures.values()), self._columns.capture()
+        return lambda: StreamUpdate(
+            summary=summary, nodes=nodes, figures=(*figures, *make_others())
         )
 
     def diff(self, node_ids: Iterable[str], now: float) -> StreamUpdate | None:
