@@ -114,6 +114,22 @@ def test_without_utf8_the_screen_is_ascii(
     assert "##" in screen
 
 
+def test_the_theme_that_was_chosen_is_remembered(
+    env: dict[str, str], tmp_path: Path, terminals: list[Tmux]
+) -> None:
+    own = env | {"XDG_STATE_HOME": str(tmp_path / "state"), "COLORTERM": "truecolor"}
+    for number, said in enumerate(("theme: light", "theme: terminal")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        terminal = Tmux(folder, [*TOP, "--here"], own, (100, 30))
+        terminals.append(terminal)
+        terminal.wait_for("q quit")
+        terminal.press("c")
+        terminal.wait_for(said)
+        terminal.press("q")
+        terminal.wait_for("code=0")
+
+
 def test_it_needs_a_terminal() -> None:
     assert_error_line(run_fleet_smi("top", env={}), 2, "top needs a terminal")
 

@@ -80,3 +80,26 @@ def test_every_order_puts_the_expected_node_first() -> None:
         arrangement.set_sort(sort)
         arrangement.update(fleet)
         assert arrangement.node_ids[0] == f"id-{first}", sort
+
+
+def test_a_filter_of_a_large_fleet_is_matched_in_slices_and_takes_effect_at_the_end() -> None:
+    free = samples.gpu(0, samples.verdict("free"))
+    nodes = [samples.node(f"gpu{number:03d}", free) for number in range(250)]
+    fleet, arrangement = FleetNodes(), Arrangement()
+    fleet.apply_view(samples.fleet(*nodes))
+    arrangement.update(fleet)
+    arrangement.set_filter("node:gpu12*")
+    arrangement.update(fleet)
+    # A key costs a slice; until all are matched, the list is the one of before.
+    assert (arrangement.is_pending, len(arrangement.node_ids)) == (True, 250)
+    # Another letter begins again.
+    arrangement.set_filter("node:gpu123")
+    arrangement.update(fleet)
+    assert arrangement.is_pending
+    arrangement.update(fleet)
+    arrangement.update(fleet)
+    assert (arrangement.is_pending, arrangement.matching_gpus) == (False, 1)
+    assert arrangement.node_ids == ["id-gpu123"]
+    arrangement.set_filter("")
+    arrangement.update(fleet)
+    assert (arrangement.is_pending, len(arrangement.node_ids)) == (False, 250)

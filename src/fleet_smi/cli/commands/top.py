@@ -9,6 +9,8 @@ from fleet_smi.cli import fleet_source, output
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fleet_smi.terminal.top.app import SendSignalTo
     from fleet_smi.terminal.top.feed import Feed
     from fleet_smi.terminal.top.requests import SendSignal
@@ -65,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
         # Textual would believe them, and not the terminal, whose window may have changed since.
         os.environ.pop(name, None)
     app.run()
+    if app.chosen_theme is not None:
+        _remember_theme(app.chosen_theme)
     if app.bug is not None:
         raise app.bug
     return app.return_code or 0
@@ -127,9 +131,37 @@ def _state(args: argparse.Namespace, *, is_local: bool) -> "ScreenState":
 def _default_theme() -> str:
     if os.environ.get("NO_COLOR"):
         return "mono"
+    if (remembered := _remembered_theme()) is not None:
+        return remembered
     colours = os.environ.get("COLORTERM", "") + os.environ.get("TERM", "")
     rich = any(text in colours for text in ("truecolor", "24bit", "256", "direct", "kitty"))
     return "dark" if rich else "terminal"
+
+
+def _theme_file() -> "Path":
+    from pathlib import Path
+
+    from fleet_smi.paths import login_file
+
+    return Path(login_file(os.environ)).parent / "top-theme"
+
+
+def _remembered_theme() -> str | None:
+    """Return the theme that this user has chosen last."""
+    try:
+        theme = _theme_file().read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return theme if theme in _THEMES else None
+
+
+def _remember_theme(theme: str) -> None:
+    file = _theme_file()
+    try:
+        file.parent.mkdir(0o700, parents=True, exist_ok=True)
+        file.write_text(f"{theme}\n", "utf-8")
+    except OSError:
+        pass  # a home that cannot be written to: the next time begins with the default
 
 
 def _has_unicode() -> bool:

@@ -75,6 +75,9 @@ class TopApp(App[None]):
         self._drawn_at = 0.0
         self._asked: dict[type, tuple[Request, float]] = {}
         self._message_until = 0.0
+        self._is_matching = False
+        self.chosen_theme: str | None = None
+        """The theme that a key has chosen."""
         self.bug: Exception | None = None
         """What ended the program, where that was not its user."""
 
@@ -157,6 +160,23 @@ class TopApp(App[None]):
         if self.state.message:
             self._message_until = time.monotonic() + _MESSAGE_SECONDS
         self._draw()
+        self._match_on()
+
+    def _match_on(self) -> None:
+        """Match a filter further after the keys that were pressed meanwhile."""
+        arrangement = self.data.arrangement
+        if self._is_matching or not arrangement.is_pending:
+            return
+
+        def match() -> None:
+            self._is_matching = False
+            arrangement.update(self.data.fleet)
+            if not arrangement.is_pending:
+                self._draw()
+            self._match_on()
+
+        self._is_matching = True
+        self.call_later(match)
 
     def _draw_again(self, _: App[None]) -> None:
         """Draw everything: after Ctrl-Z and `fg` nothing of it is on the terminal."""
@@ -164,6 +184,7 @@ class TopApp(App[None]):
 
     def _next_theme(self) -> None:
         self._theme_name = THEMES[(THEMES.index(self._theme_name) + 1) % len(THEMES)]
+        self.chosen_theme = self._theme_name
         self._canvas.set_theme(self._theme_name)
         self._show_message(f"theme: {self._theme_name}")
 

@@ -13,7 +13,9 @@ SORTS = ("name", "attention", "free", "load", "memory", "power", "temperature")
 # What needs somebody's attention, as the page ranks it.
 _SEVERITY: dict[State, int] = {"broken": 4, "unknown": 3, "ghost": 2, "held": 1}
 # A filter by figures is matched again for every sample: so many nodes in each update.
-_MATCHED_PER_UPDATE = 400
+_MATCHED_PER_UPDATE = 150
+# A new filter takes effect when all nodes are matched; so many at a time, so that keys are heard.
+_MATCHED_PER_SLICE = 100
 _RESORT_UPDATES = 5
 
 
@@ -59,6 +61,8 @@ class Arrangement:
         """Why the filter cannot be parsed; the one before stays in force."""
         self.matching_gpus = 0
         self._filter = Filter()
+        self._next: Filter | None = None
+        self._next_matches: dict[str, tuple[object, frozenset[str]]] = {}
         self._has_figures = False
         self._sort = "name"
         self._sorted_for: tuple[object, ...] = ()
@@ -68,8 +72,13 @@ class Arrangement:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether a filter is in force."""
-        return bool(self._filter.terms)
+        """Whether a filter is in force, or about to be."""
+        return bool((self._next or self._filter).terms)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether another filter takes effect after some more updates."""
+        return self._next is not None
 
     def set_filter(self, text: str) -> None:
         """Set the filter; one that cannot be parsed is an `error`, and changes nothing."""
@@ -79,12 +88,11 @@ class Arrangement:
             self.error = str(error)
             return
         self.error = None
-        if parsed == self._filter:
+        if parsed == (self._next or self._filter):
             return
-        self._filter = parsed
-        self._has_figures = any(term.key in FIGURE_GETTERS for term in parsed.terms)
-        self._matches = {}
-        self._sorted_for = ()
+        self._next, self._next_matches = parsed, {}
+        if not parsed.terms or parsed == self._filter:
+            self._take_effect(parsed, {} if not parsed.terms else self._matches)
 
     def set_sort(self, sort: str) -> None:
         """Set the order, one of `SORTS`."""
@@ -101,6 +109,8 @@ class Arrangement:
     def update(self, fleet: FleetNodes) -> None:
         """Follow the fleet."""
         self._updates += 1
+        if self._next is not None:
+            self._match_slice(fleet, self._next)
         if self._filter.terms:
             self._match(fleet)
         turn = 0 if self._sort in _ROSTER_SORTS else self._updates // _RESORT_UPDATES
@@ -111,6 +121,25 @@ class Arrangement:
         shown = [item for item in fleet if not self._filter.terms or self.matches(item)]
         self.node_ids = [item.node_id for item in self._in_order(shown)]
         self.positions = {node_id: at for at, node_id in enumerate(self.node_ids)}
+
+    def _match_slice(self, fleet: FleetNodes, wanted: Filter) -> None:
+        """Match some more nodes by the next filter; after the last ones it takes effect."""
+        found, budget = self._next_matches, _MATCHED_PER_SLICE
+        for item in fleet:
+            if item.node_id not in found:
+                if budget == 0:
+                    return
+                budget -= 1
+                found[item.node_id] = item.facts, _find(item, wanted)
+        self._take_effect(wanted, found)
+
+    def _take_effect(
+        self, wanted: Filter, matches: dict[str, tuple[object, frozenset[str]]]
+    ) -> None:
+        self._filter, self._matches = wanted, matches
+        self._next, self._next_matches = None, {}
+        self._has_figures = any(term.key in FIGURE_GETTERS for term in wanted.terms)
+        self._sorted_for = ()
 
     def _matching_key(self) -> object:
         return tuple([node_id for node_id, (_, found) in self._matches.items() if found])
@@ -131,11 +160,13 @@ class Arrangement:
             if before is not None and before[0] is item.facts and item.node_id not in due:
                 continue
             known.pop(item.node_id, None)
-            known[item.node_id] = (item.facts, self._find(item))
+            known[item.node_id] = (item.facts, _find(item, self._filter))
         for node_id in [node_id for node_id in known if fleet.get(node_id) is None]:
             del known[node_id]
         self.matching_gpus = sum([len(found) for _, found in known.values()])
 
-    def _find(self, item: NodeItem) -> frozenset[str]:
-        node = item.view
-        return frozenset([gpu.uuid for gpu in node.gpus if self._filter.matches(node, gpu)])
+
+def _find(item: NodeItem, wanted: Filter) -> frozenset[str]:
+    """Return the UUIDs of the GPUs of a node that match."""
+    node = item.view
+    return frozenset([gpu.uuid for gpu in node.gpus if wanted.matches(node, gpu)])
