@@ -155,6 +155,71 @@ def test_a_drag_over_the_calendar_chooses_the_time(booked: ThreadedHub, page: Pa
     expect(bar).to_be_visible()
 
 
+def add_booking(hub: ThreadedHub, owner: str) -> float:
+    """Book a GPU of gpu04 for six hours from noon of the day after tomorrow; return the start."""
+    noon = datetime.now().astimezone().replace(hour=12, minute=0, second=0, microsecond=0)
+    start = (noon + timedelta(days=2)).timestamp()
+    place = {"node_id": "id-of-gpu04", "node": "gpu04", "gpus": 1}
+    times = {"starts_at": start, "ends_at": start + 6 * HOUR}
+    hub.server.reservations.add(Reservation(id="", owner=owner, **place, **times), 4, force=False)
+    return start
+
+
+def saved_times(hub: ThreadedHub, owner: str) -> tuple[object, object]:
+    (one,) = [one for one in listed(hub) if one["owner"] == owner]
+    return one["starts_at"], one["ends_at"]
+
+
+def test_ones_own_bar_is_moved_and_resized_by_pointer_and_by_keys(
+    booked: ThreadedHub, page: Page
+) -> None:
+    start = add_booking(booked, VIEWER)
+    sign_in(page, booked, VIEWER)
+    page.goto(f"{booked.url}/#/queue")
+    page.get_by_role("button", name="2 weeks").click()
+    bar = page.get_by_role("button", name=re.compile(f"^{VIEWER}: 1 GPU of gpu04"))
+    save = page.get_by_role("dialog").get_by_role("button", name="Save")
+    box = bar.bounding_box()
+    lanes = page.get_by_role("listitem").filter(has_text="gpu04").locator(".lanes").bounding_box()
+    assert box is not None and lanes is not None
+    day = lanes["width"] / 14
+    # A drag by a day moves it, and the form shows the times before they are saved.
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + day, box["y"] + 8, steps=5)
+    expect(page.get_by_role("status").filter(has_text="12:00")).to_be_visible()
+    page.mouse.up()
+    save.click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    moved = datetime.fromtimestamp(start).astimezone() + timedelta(days=1)
+    assert saved_times(booked, VIEWER) == (moved.timestamp(), moved.timestamp() + 6 * HOUR)
+    # With the keyboard: three hours earlier, and the end three hours later than that.
+    bar.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Enter")
+    save.click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    began = moved.timestamp() - 3 * HOUR
+    assert saved_times(booked, VIEWER) == (began, began + 9 * HOUR)
+    # Nobody else's: a drag of it opens it.
+    other = page.get_by_role("button", name=re.compile("^maria: 4 GPUs"))
+    other.press("ArrowRight")
+    other.press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("paper rerun")
+
+
+def test_times_in_which_a_node_is_closed_are_hatched(booked: ThreadedHub, page: Page) -> None:
+    closing = {"node_id": "id-of-gpu04", "note": "new fan", "until": time.time() + 30 * HOUR}
+    admin = booked.token("admin", person="maria")
+    assert booked.request_json("POST", "/api/v1/closings", closing, token=admin).status == 200
+    page.goto(f"{booked.url}/#/queue")
+    rows = page.get_by_role("listitem")
+    expect(rows.filter(has_text="gpu04").locator(".closed.whole")).to_have_count(1)
+    expect(rows.filter(has_text="gpu03").locator(".lanes .closed")).to_have_count(0)
+    expect(page.get_by_text("closed", exact=True)).to_be_visible()
+
+
 def test_it_works_on_a_phone(booked: ThreadedHub, new_page: NewPage) -> None:
     page = new_page(viewport={"width": 390, "height": 844})
     sign_in(page, booked, VIEWER)

@@ -1,6 +1,7 @@
 // The calendar of bookings: its span in local days, lanes of a node, and times that a pointer chooses. Pure.
 
 import type { Span } from "../feed/history";
+import type { Closing } from "../feed/types";
 
 export const SCALES = ["day", "week", "fortnight"] as const;
 export type Scale = (typeof SCALES)[number];
@@ -37,11 +38,40 @@ export function addDays(seconds: number, days: number): number {
 
 /** The moment at a share of the span (0 to 1), on the scale's grid of local times. */
 export function momentAt(scale: Scale, { start, end }: Span, share: number): number {
-  const date = new Date((start + Math.max(0, Math.min(1, share)) * (end - start)) * 1000);
+  return snap(scale, start + Math.max(0, Math.min(1, share)) * (end - start));
+}
+
+/** The nearest moment on the scale's grid of local times. */
+function snap(scale: Scale, seconds: number): number {
+  const date = new Date(seconds * 1000);
   const step = STEP_MINUTES[scale];
   const minutes = date.getHours() * 60 + date.getMinutes();
   date.setHours(0, Math.round(minutes / step) * step, 0, 0);
   return date.getTime() / 1000;
+}
+
+/** Where a bar is held: in the middle it moves, at an end it becomes longer or shorter. */
+export type Grip = "move" | "start" | "end";
+
+/** How far an arrow key moves a bar, in seconds. */
+export function stepSeconds(scale: Scale): number {
+  return STEP_MINUTES[scale] * 60;
+}
+
+/** A range after a drag by so many seconds, on the scale's grid; at least a step long. */
+export function dragRange(scale: Scale, { start, end }: Span, grip: Grip, seconds: number): Span {
+  const least = stepSeconds(scale);
+  if (grip === "start") return { start: Math.min(snap(scale, start + seconds), end - least), end };
+  if (grip === "end") return { start, end: Math.max(snap(scale, end + seconds), start + least) };
+  const moved = snap(scale, start + seconds);
+  return { start: moved, end: moved + end - start };
+}
+
+/** Whether a closing is about this node, or about one of its devices. */
+export function coversNode({ node_id, label }: Closing, node: { node_id: string; labels: Record<string, string> }): boolean {
+  if (label === null) return node_id === node.node_id;
+  const [key = "", ...value] = label.split("=");
+  return node.labels[key] === value.join("=");
 }
 
 export interface Placed<T> {

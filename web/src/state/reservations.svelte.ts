@@ -2,7 +2,7 @@
 
 import { ApiError, get, send } from "../feed/client";
 import type { Span } from "../feed/history";
-import type { BookingCheck, LeaseList, ReservationInfo, ReservationList } from "../feed/types";
+import type { BookingCheck, Closing, ClosingList, LeaseList, ReservationInfo, ReservationList } from "../feed/types";
 import { page } from "./page.svelte";
 
 const POLL_MS = 15_000;
@@ -21,6 +21,7 @@ class Reservations {
   list = $state.raw<ReservationList | null>(null);
   own = $state.raw<readonly ReservationInfo[]>([]);
   leases = $state.raw<LeaseList | null>(null);
+  closings = $state.raw<readonly Closing[]>([]);
   error = $state("");
   private reload = (): void => undefined;
 
@@ -56,11 +57,16 @@ class Reservations {
 
   private async load(start: number, end: number, signal: AbortSignal): Promise<void> {
     try {
-      const [list, leases] = await Promise.all([get<ReservationList>(`reservations?since=${start}&until=${end}`, signal), get<LeaseList>("leases", signal)]);
+      const [list, leases, { closings }] = await Promise.all([
+        get<ReservationList>(`reservations?since=${start}&until=${end}`, signal),
+        get<LeaseList>("leases", signal),
+        get<ClosingList>("closings", signal),
+      ]);
       // Those of the signed-in user at any time to come, not only in the span.
       const own = list.person === null ? [] : (await get<ReservationList>(`reservations?owner=${encodeURIComponent(list.person)}`, signal)).reservations;
       this.list = list;
       this.leases = leases;
+      this.closings = closings;
       this.own = own;
       this.error = "";
     } catch (error) {

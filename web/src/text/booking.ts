@@ -44,6 +44,9 @@ export function barLabel(one: ReservationInfo): string {
   return `${one.owner}: ${plural(one.gpus, "GPU")} of ${one.node}, ${rangeText(one.starts_at, one.ends_at)}${one.note && `, ${one.note}`}`;
 }
 
+/** How a bar of one's own is moved by keys, for screen readers. */
+export const barKeys = "Left and right move it, with Shift its end; Enter opens it with these times.";
+
 /** What happens with a booking now: "in use", "2 of 4 in use by lucas", "not used yet". */
 export function bookingState({ state, used, missing, gpus, in_the_way: others }: ReservationInfo): string {
   if (missing > 0) return `${missing} of ${gpus} in use${others.length > 0 ? ` by ${others.join(", ")}` : ""}`;

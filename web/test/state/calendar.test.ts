@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import { addDays, calendarSpan, daysOf, fromLocalField, momentAt, packLanes, stepMoment, toLocalField } from "../../src/state/calendar";
+import { addDays, calendarSpan, coversNode, daysOf, dragRange, fromLocalField, momentAt, packLanes, stepMoment, toLocalField } from "../../src/state/calendar";
 
 const HOUR = 3600;
 const at = (text: string): number => new Date(text).getTime() / 1000;
@@ -40,5 +40,23 @@ describe("the calendar", () => {
     expect(toLocalField(at("2026-11-20T18:05"))).toBe("2026-11-20T18:05");
     expect(fromLocalField("")).toBeNull();
     expect(fromLocalField("2026-11")).not.toBe(NaN);
+  });
+
+  test("moves a bar and keeps its length, or changes one end of it", () => {
+    const booking = { start: at("2026-11-20T18:00"), end: at("2026-11-21T06:00") };
+    expect(dragRange("week", booking, "move", -2.2 * HOUR)).toEqual({ start: at("2026-11-20T16:00"), end: at("2026-11-21T04:00") });
+    expect(dragRange("week", booking, "end", 3 * HOUR)).toEqual({ start: booking.start, end: at("2026-11-21T09:00") });
+    expect(dragRange("week", booking, "start", HOUR)).toEqual({ start: at("2026-11-20T19:00"), end: booking.end });
+    expect(dragRange("week", booking, "end", -99 * HOUR)).toEqual({ start: booking.start, end: booking.start + HOUR });
+    expect(dragRange("week", booking, "start", 99 * HOUR)).toEqual({ start: booking.end - HOUR, end: booking.end });
+  });
+
+  test("knows which closings are about a node", () => {
+    const closing = { id: "1", uuid: null, until: null, note: "", by: "maria", created_at: 0 };
+    const node = { node_id: "a", labels: { rack: "3=b" } };
+    expect(coversNode({ ...closing, node_id: "a", label: null }, node)).toBe(true);
+    expect(coversNode({ ...closing, node_id: "b", label: null }, node)).toBe(false);
+    expect(coversNode({ ...closing, node_id: null, label: "rack=3=b" }, node)).toBe(true);
+    expect(coversNode({ ...closing, node_id: null, label: "rack=3" }, node)).toBe(false);
   });
 });
