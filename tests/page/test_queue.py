@@ -159,9 +159,16 @@ def add_booking(hub: ThreadedHub, owner: str) -> float:
     """Book a GPU of gpu04 for six hours from noon of the day after tomorrow; return the start."""
     noon = datetime.now().astimezone().replace(hour=12, minute=0, second=0, microsecond=0)
     start = (noon + timedelta(days=2)).timestamp()
-    place = {"node_id": "id-of-gpu04", "node": "gpu04", "gpus": 1}
-    times = {"starts_at": start, "ends_at": start + 6 * HOUR}
-    hub.server.reservations.add(Reservation(id="", owner=owner, **place, **times), 4, force=False)
+    booking = Reservation(
+        id="",
+        owner=owner,
+        node_id="id-of-gpu04",
+        node="gpu04",
+        gpus=1,
+        starts_at=start,
+        ends_at=start + 6 * HOUR,
+    )
+    hub.server.reservations.add(booking, 4, force=False)
     return start
 
 
