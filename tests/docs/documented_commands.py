@@ -40,7 +40,7 @@ NOT_RUN: dict[str, str] = {
     r"--fingerprint sha256:…": "has a fingerprint that is left out",
     r"fleet-smi (claim|release)\b": "needs a process or a lease of the reader: run by tests/cli",
     r"fleet-smi mcp": "speaks to an assistant over its standard input",
-    r"fleet-smi (join|agent upgrade)": "installs on other machines",
+    r"fleet-smi (join|agent upgrade)|hub wheelhouse": "installs on other machines: tests/install",
 }
 SERVES = re.compile(
     r"fleet-smi (up|hub|agent|demo)\b(?!.*(--once| token | user | join-command|--stdout))"
