@@ -60,12 +60,28 @@ def install_command(extra: str) -> str:
         return f"sudo apt install fleet-smi-{'top' if extra == 'top' else 'hub'}"
     # Files that the two installers of applications leave in the environments they manage.
     if os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
-        return f"pipx install --force {requirement}"
+        return f"pipx install --force {_requirement_with_origin(extra)}"
     if os.path.exists(os.path.join(sys.prefix, "uv-receipt.toml")):
-        return f"uv tool install {requirement}"
+        return f"uv tool install {_requirement_with_origin(extra)}"
     if find_spec("pip") is None:  # as in an environment that uv has made
         return f"uv pip install --python {sys.executable} {requirement}"
     return f"{sys.executable} -m pip install {requirement}"
+
+
+def _requirement_with_origin(extra: str) -> str:
+    """The requirement, with the wheel or the clone that this was installed from, if from one.
+
+    pip adds an extra to what is installed; the installers of applications install anew.
+    """
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin = distribution("fleet-smi").read_text("direct_url.json")
+    except PackageNotFoundError:
+        origin = None
+    url = json.loads(origin)["url"] if origin else None
+    return f"'fleet-smi[{extra}]'" if url is None else f"'fleet-smi[{extra}] @ {url}'"
 
 
 def _is_too_old_for(extra: str) -> bool:

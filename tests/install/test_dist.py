@@ -119,21 +119,22 @@ def test_it_runs_from_the_wheel_with_uv(dist: Path, machine: dict[str, str]) -> 
     version = run("uvx", "--from", wheel, "fleet-smi", "--version", env=machine)
     assert version == f"fleet-smi {__version__}\n"
     run("uv", "tool", "install", wheel, env=machine)
-    assert_installed(Path(machine["HOME"]) / ".local/bin", machine, "uv tool install")
+    assert_installed(Path(machine["HOME"]) / ".local/bin", machine, "uv tool install", wheel)
 
 
 def test_it_is_installed_with_pipx(dist: Path, machine: dict[str, str], tmp_path: Path) -> None:
     machine |= {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "commands")}
-    run("pipx", "install", str(only(dist, "*.whl")), env=machine)
-    assert_installed(tmp_path / "commands", machine, "pipx install --force")
+    wheel = str(only(dist, "*.whl"))
+    run("pipx", "install", wheel, env=machine)
+    assert_installed(tmp_path / "commands", machine, "pipx install --force", wheel)
 
 
-def assert_installed(folder: Path, env: dict[str, str], installer: str) -> None:
+def assert_installed(folder: Path, env: dict[str, str], installer: str, wheel: str) -> None:
     """Check that the command runs, and says how that installer adds an extra."""
     command = str(folder / "fsmi")
     assert "fleet-smi" in run(command, env=env)
     done = subprocess.run([command, "up"], env=env, capture_output=True, text=True, check=False)
-    assert_error_line(done, 2, f": {installer} 'fleet-smi[hub]'")
+    assert_error_line(done, 2, f": {installer} 'fleet-smi[hub] @ file://{wheel}'")
 
 
 def test_the_bill_of_materials_lists_every_package(dist: Path) -> None:

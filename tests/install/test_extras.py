@@ -116,8 +116,8 @@ def test_a_hub_runs_with_its_extra_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "command"),
     [
-        ("pipx_metadata.json", "pipx install --force 'fleet-smi[top]'"),
-        ("uv-receipt.toml", "uv tool install 'fleet-smi[top]'"),
+        ("pipx_metadata.json", f"pipx install --force 'fleet-smi[top] @ {PROJECT.as_uri()}'"),
+        ("uv-receipt.toml", f"uv tool install 'fleet-smi[top] @ {PROJECT.as_uri()}'"),
         ("debian", "sudo apt install fleet-smi-top"),
         ("pyvenv.cfg", f"{sys.executable} -m pip install 'fleet-smi[top]'"),
     ],
