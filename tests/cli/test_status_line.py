@@ -1,6 +1,8 @@
 """`fleet-smi --format '{free}/{total}'`: numbers for prompts, of every kind of fleet."""
 
 import os
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -71,5 +73,11 @@ def test_a_hub_and_a_folder_in_one_line(tmp_path: Path) -> None:
     done = run_fleet_smi("--format", "{free}/{total:3}", "--hub", away, env=env)
     assert (done.returncode, done.stdout) == (3, "-/  -\n")
     assert done.stderr.count("\n") == 1
+    # A bar that keeps the command running waits for the hub to come back.
+    command = [sys.executable, "-m", "fleet_smi", "--format", "{free}", "--hub", away, "-i", "0.1"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as bar:
+        assert bar.stdout is not None
+        assert [bar.stdout.readline() for _ in range(2)] == ["-\n", "-\n"]
+        bar.terminate()
     done = run_fleet_smi("--format", "{free}", "--dir", str(tmp_path / "none"), env=env)
     assert (done.returncode, done.stdout) == (3, "-\n")

@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
     line = parse_line(args.format)
     fleet = fleet_source.select_fleet(args, own_hub=True, quiet=True)
     if args.interval is not None:
-        output.repeat(args.interval, lambda: _text(args, line, fleet), interactive=False)
+        # A bar keeps its command for days: a hub that is away comes back.
+        output.repeat(args.interval, lambda: _text_or_dashes(args, line, fleet), interactive=False)
         return 0
     try:
         text = _text(args, line, fleet)
@@ -99,6 +100,13 @@ def run(args: argparse.Namespace) -> int:
 def _print(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def _text_or_dashes(args: argparse.Namespace, line: Line, fleet: fleet_source.FleetSource) -> str:
+    try:
+        return _text(args, line, fleet)
+    except FleetError:
+        return _render(line, {})
 
 
 def _text(args: argparse.Namespace, line: Line, fleet: fleet_source.FleetSource) -> str:
