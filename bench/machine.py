@@ -31,6 +31,7 @@ def simulated_machine() -> Iterator[dict[str, str]]:
             **scenario_env(driver, scenario),
             "FLEET_SMI_SIM_STATIC": "1",
             "XDG_CONFIG_HOME": str(folder),  # isolate from the user's settings
+            "FLEET_SMI_NODE_LEASE_DIR": str(folder / "leases"),
         }
 
 
