@@ -52,14 +52,20 @@ class Wheelhouse:
             if not self._is_built:
                 self._build()
                 self._is_built = True
-            return self._read()
+            try:
+                return self._read()
+            except OSError as error:  # a command replaces one just now, or the disk is away
+                raise Unmet(f"{self._folder} cannot be read: {error.strerror}") from None
 
     def read(self, name: str) -> bytes | None:
         """The content of a wheel; `None` if there is none of that name."""
         # By the list: a name from outside never becomes a path.
         if name not in {wheel.name for wheel in self.list_wheels()}:
             return None
-        return (self._folder / name).read_bytes()
+        try:
+            return (self._folder / name).read_bytes()
+        except OSError:
+            return None
 
     def add(self, name: str, body: bytes) -> bool:
         """Add a wheel, atomically; return false if it is of another project or no wheel."""
