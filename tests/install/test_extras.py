@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 
@@ -157,9 +159,14 @@ def test_the_light_part_needs_two_packages_and_all_has_every_extra() -> None:
     assert declared("all") == set().union(*map(declared, extras.EXTRAS))
 
 
+@cache
+def _packages() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
 @pytest.mark.parametrize("extra", extras.EXTRAS)
 def test_the_modules_of_an_extra_are_those_of_its_packages(extra: str) -> None:
-    packages = packages_distributions()
+    packages = _packages()
     known = {re.sub(r"[-_.]+", "-", packages[each][0]).lower() for each in extras.EXTRAS[extra]}
     assert declared(extra) == known
 
