@@ -16,7 +16,8 @@ AS_ROOT = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 TESTED = zsh:zsh fish:fish csh:csh busybox:busybox ssh:openssh-client sshd:openssh-server ip:iproute2 \
 	systemd-analyze:systemd chromium-headless-shell:chromium-headless-shell initdb:postgresql \
 	nginx:nginx caddy:caddy curl:curl dbus-daemon:dbus victoria-metrics:victoria-metrics prometheus:prometheus \
-	nats-server:nats-server tmux:tmux mmdebstrap:mmdebstrap ar:binutils
+	nats-server:nats-server tmux:tmux mmdebstrap:mmdebstrap ar:binutils \
+	podman:podman runc:runc
 # What runs in a hub only, on Python 3.11 and newer. All else is checked for 3.10 as well.
 NOT_LIGHT = fleet_smi/(server|simulation|cli/(join_address|run_hub)|hub/(?!sources/|async_timeout|file_hosts|http_|shared_folder|ssh_|state_folder))
 APT = apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq

@@ -39,7 +39,9 @@ UNNEEDED = ("tests", "*.pyi", "*.pxd", "*.pyx", "*.c", "*.h", "*.a", "__pycache_
 UNNEEDED_AT_TOP = ("bin", "example.py", ".lock")
 # They differ between versions of Python, and say only how the library was built.
 BUILD_NOTES = ("numpy/__config__.py",)
-_RECORDS = ("RECORD", "REQUESTED", "direct_url.json", "uv_cache.json", "INSTALLER")
+# Its files, and the versions of Python that it is for: a hub makes wheels for its nodes of them.
+_LISTS = ("RECORD", "WHEEL")
+_RECORDS = ("REQUESTED", "direct_url.json", "uv_cache.json", "INSTALLER")
 
 
 class Package(NamedTuple):
@@ -117,6 +119,8 @@ def main() -> None:
         # The page is for a hub alone.
         shutil.rmtree(folder / AGENT.name / PAGE, ignore_errors=True)
         shutil.rmtree(folder / TOP.name / PAGE, ignore_errors=True)
+        for package in packages:
+            trim_lists(folder / package.name)
         for upper, lower in pairwise(reversed(packages)):
             keep_new(folder / upper.name, folder / lower.name)
         for package in packages:
@@ -168,6 +172,10 @@ def merge(source: Path, target: Path) -> None:
         place = target / name
         if path.is_dir() or _is_unneeded(name):
             continue
+        if place.exists() and name.name in _LISTS and name.parent.suffix == ".dist-info":
+            lines = dict.fromkeys(place.read_text().splitlines() + path.read_text().splitlines())
+            place.write_text("\n".join(lines) + "\n")
+            continue
         # Of a pure package the files are the same for all versions of Python.
         if place.exists() and not filecmp.cmp(path, place, shallow=False):
             if ".dist-info/" not in str(name) and str(name) not in BUILD_NOTES:
@@ -182,6 +190,14 @@ def _is_unneeded(name: Path) -> bool:
     is_record = name.parent.suffix == ".dist-info" and name.name in _RECORDS
     is_odd = any(fnmatch(part, pattern) for part in name.parts for pattern in UNNEEDED)
     return is_record or is_odd or name.parts[0] in UNNEEDED_AT_TOP
+
+
+def trim_lists(modules: Path) -> None:
+    """Remove from the lists of files what was left out."""
+    for record in modules.glob("*.dist-info/RECORD"):
+        lines = record.read_text().splitlines()
+        kept = [line for line in lines if (modules / line.rsplit(",", 2)[0]).is_file()]
+        record.write_text("".join(f"{line}\n" for line in kept))
 
 
 def keep_new(upper: Path, lower: Path) -> None:

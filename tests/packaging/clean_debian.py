@@ -12,7 +12,7 @@ from tests.packaging.cache import cache_folder, digest, make_once
 PACKAGES = (
     # What every machine has, and what the packages and images of fleet-smi need.
     *("systemd-sysv", "dbus", "iproute2", "procps", "curl"),
-    *("python3", "python3-venv", "adduser"),
+    *("python3", "python3-venv", "python3-apt", "adduser"),
 )
 _LEAVE_OUT = ("doc", "locale", "man", "info")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.machines import require_program
 from tests.packaging.cache import cache_folder, digest, make_once
 
 PROJECT = Path(__file__).parents[2]
@@ -43,6 +44,19 @@ def wheelhouse() -> Path:
         pip("download", *only, *target, "--requirement", str(lock))
 
     return make_once(cache_folder() / f"wheels-{digest(version, lock)}", download)
+
+
+@pytest.fixture(scope="session")
+def debs(wheel: Path, shared_folder: Path) -> Path:
+    """A folder with the Debian packages of this tree, for Debian's Python alone."""
+    require_program("dpkg-deb")
+
+    def build(folder: Path) -> None:
+        only = ("--pythons", f"3.{debian_python()}", "--compression", "none")
+        command = [sys.executable, str(DEB_BUILDER), str(wheel), "--out", str(folder), *only]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    return make_once(shared_folder / "debs", build)
 
 
 def debian_python() -> int:

@@ -3,14 +3,12 @@
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.machines import require_program
 from tests.packaging.clean_debian import clean_debian
-from tests.packaging.conftest import DEB_BUILDER, debian_python
 from tests.systemd_machine import run_on_systemd_machine
 
 SCRIPT = r"""
@@ -36,7 +34,9 @@ curl -sf http://localhost:7070/ -H 'Accept: text/html' | head -c 200 | said page
 
 printf '[hub]\nlisten = ":7070"\n' >> $settings
 systemctl restart fleet-smi-hub
-line=$(fleet-smi hub join-command --url http://localhost:7070)
+fleet-smi hub join-command --url http://localhost:7070 2>&1 | said pasted
+fleet-smi hub wheelhouse 2>&1 | said wheelhouse
+line=$(fleet-smi hub join-command --installed --url http://localhost:7070)
 eval "${line/fleet-smi agent/fleet-smi service install agent}" 2>&1 | said joined
 wait_for sh -c "fleet-smi nodes 2>&1 | grep -q push"
 states | said joined_states
@@ -70,20 +70,13 @@ systemctl list-units --all --no-legend '*fleet*' | said units_after
 
 
 @pytest.fixture(scope="module")
-def debs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The packages of this tree for Debian's Python, and those of a later version."""
-    require_program("dpkg-deb")
-    first, second = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
-    subprocess.run(
-        [
-            *(sys.executable, str(DEB_BUILDER), str(wheel), "--out", str(first)),
-            *("--pythons", f"3.{debian_python()}", "--compression", "none"),
-        ],
-        check=True,
-    )
-    for archive in first.glob("*.deb"):
-        release_again(archive, second)
-    return first, second
+def later_debs(debs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages of a later version."""
+    require_program("ar")
+    folder = tmp_path_factory.mktemp("second")
+    for archive in debs.glob("*.deb"):
+        release_again(archive, folder)
+    return folder
 
 
 def release_again(archive: Path, out: Path) -> None:
@@ -109,10 +102,10 @@ def release_again(archive: Path, out: Path) -> None:
 
 @pytest.mark.timeout(400)
 def test_the_packages_are_installed_upgraded_removed_and_purged(
-    debs: tuple[Path, Path], tmp_path: Path
+    debs: Path, later_debs: Path, tmp_path: Path
 ) -> None:
     root = clean_debian()
-    for name, folder in zip(("first", "second"), debs, strict=True):
+    for name, folder in (("first", debs), ("second", later_debs)):
         (tmp_path / name).mkdir()
         for archive in folder.glob("*.deb"):
             (tmp_path / name / archive.name).hardlink_to(archive)
@@ -128,6 +121,9 @@ def test_the_packages_are_installed_upgraded_removed_and_purged(
     assert '"ok"' in said["health"]
     assert said["page"].lower().startswith("<!doctype html>")
     assert "fleet-smi-agent.service is running" in said["joined"]
+    # It hands out agents to nodes without internet.
+    assert "/install" in said["pasted"], said["pasted"]
+    assert "msgspec" in said["wheelhouse"], said["wheelhouse"]
     assert said["joined_states"] == "hub enabled active\nagent enabled active\n"
     users = {line.split()[0] for line in said["processes"].splitlines()}
     assert users == {"fleet-smi", "fleet-smi-hub"}
