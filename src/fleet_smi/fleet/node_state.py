@@ -313,6 +313,7 @@ class NodeState:
 
     def checkpoint(self) -> NodeCheckpoint | None:
         """Return what to store; later reports do not change it."""
+        _ = self.gpus  # first: the standings are then made from these, not again from figures
         if self.snapshot is None:
             return None
         # Not stored: the summary of processes is recomputed from the next report.
