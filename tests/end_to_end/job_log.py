@@ -18,8 +18,10 @@ JOB = (
     'echo "ended $(date +%s.%N)" >> {log}'
 )
 """A job that writes down when it ran, as whom, and on which GPUs; it ends after it was let go."""
-_HEAR_SECONDS = 2.0
+_HEAR_SECONDS = 3.0
 """The hub hears that a GPU is free again, or taken, within this time."""
+_RETURN_SECONDS = 10.0
+"""After a restart of the hub, nodes report again within this time: before, its data is old."""
 _LOOK_SECONDS = 0.15
 
 
@@ -155,8 +157,10 @@ class OrderCheck:
         self.passed: list[str] = []
         """Who was offered something before one who comes first, at nobody's cost."""
         self.violations: list[str] = []
+        returned_at = -inf if killed_at is None else killed_at + _RETURN_SECONDS
         for offer, _ in self._given:
-            if offer.made_at == self._first[offer.job]:
+            is_sure = killed_at is None or not killed_at <= offer.made_at < returned_at
+            if is_sure and offer.made_at == self._first[offer.job]:
                 self._check(offer)
 
     def _check(self, offer: Offer) -> None:
