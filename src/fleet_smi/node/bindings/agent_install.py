@@ -67,6 +67,8 @@ def _install(args: argparse.Namespace, wheels: Sequence[Wheel]) -> str:
     files = HubFiles(args.url, args.fingerprint, None if args.dry_run else _read_token())
     if not args.insecure_http:
         files.require_encryption()
+    if os.geteuid() != 0:
+        agent_installer.require_own_disk(os.path.expanduser("~"))
     if args.dry_run:
         return _describe(prefix, scope, files, wheels)
     _say(f"installing fleet-smi from {args.url}, with {describe_python()}")

@@ -30,6 +30,7 @@ _SYSTEM_PREFIX = "/opt/fleet-smi-agent"
 _NEEDED_BYTES = 64 << 20
 _MAX_WHEEL_BYTES = 64 << 20
 _SECONDS = 30.0
+_NETWORK_DISKS = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs")
 _DEFAULT_PORT = 7070  # of a URL without one, as for the agent
 COMMANDS = ("fleet-smi", "fsmi")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -113,6 +114,26 @@ def default_prefix() -> str:
         return _SYSTEM_PREFIX
     data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     return os.path.join(data, "fleet-smi-agent")
+
+
+def require_own_disk(folder: str, mounts: str = "/proc/self/mounts") -> None:
+    """Raise `InstallError` if a folder is on a network disk: other machines have it, too."""
+    path = os.path.realpath(folder) + "/"
+    try:
+        with open(mounts, encoding="utf-8", errors="replace") as file:
+            fields = [line.split() for line in file]
+    except OSError:
+        return
+    found = [(each[1].rstrip("/") + "/", each[2]) for each in fields if len(each) > 2]
+    _, kind = max(
+        (len(place), kind) for place, kind in [("/", ""), *found] if path.startswith(place)
+    )
+    if kind.startswith(_NETWORK_DISKS):
+        raise InstallError(
+            f"{folder} is on a network disk ({kind}), where agents of several machines would share "
+            "one state: install it as root, or let this machine write reports into a shared "
+            "folder (`fleet-smi agent --drop DIR`), or be read over ssh"
+        )
 
 
 def install(prefix: str, wheels: Sequence[Wheel], files: HubFiles) -> str:
