@@ -18,7 +18,9 @@ _CONTINUED = re.compile(r"\\\n\s*")
 
 # In this order; the first that matches decides. What none matches is run.
 NOT_RUN: dict[str, str] = {
-    r"^(echo \S+ \| )?sudo |^sudo$": "needs root on the reader's machine",
+    r"^(echo \S+ \| )?sudo (?!fleet-smi hub (token (add|list)|join-command))": (
+        "needs root on the reader's machine"
+    ),
     r"^make ": "is what CI runs",
     r"^FLEET_SMI_UPDATE_GOLDEN=1 make": "is what CI runs",
     r"(^| )(pipx?|uvx?|/opt/fleet-smi/bin/pip) ": "installs: run by tests/install",

@@ -8,11 +8,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from docs.site.hooks import rewrite_links
 from fleet_smi.config import SETTINGS
@@ -55,7 +56,16 @@ def url(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_reference_pages_have_every_endpoint_and_setting(site: Path) -> None:
+def test_pages_are_complete_and_load_nothing_from_elsewhere(site: Path) -> None:
+    assert_reference_is_complete(site)
+    assert_files_beside_the_docs_are_there(site)
+    loads = re.compile(r"<(?:script|img|iframe|source)[^>]*\ssrc=\"?https?:|<link[^>]*https?:")
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    assert [path.name for path in pages if loads.search(path.read_text(encoding="utf-8"))] == []
+
+
+def assert_reference_is_complete(site: Path) -> None:
     api = (site / "api.html").read_text(encoding="utf-8")
     for each in load_endpoints():
         assert f"{each.method} {each.path.replace(':path', '')}<" in api
@@ -65,10 +75,13 @@ def test_reference_pages_have_every_endpoint_and_setting(site: Path) -> None:
         assert setting.environment_variable in table
 
 
-def test_files_beside_the_docs_are_pages_or_downloads_and_others_plain_text(site: Path) -> None:
+def assert_files_beside_the_docs_are_there(site: Path) -> None:
     assert (site / "monitoring/grafana/overview.json").exists()
     assert (site / "architecture.html").exists()
     assert not list(site.rglob("*.py"))
+
+
+def test_links_out_of_the_docs_lead_to_pages_or_become_text() -> None:
     text = "[a](../ARCHITECTURE.md#x) [b](sim.md) [c](../sim/README.md) ![d](images/p.png)"
     expected = "[a](architecture.md#x) [b](sim.md) c ![d](images/p.png)"
     assert rewrite_links(text, "docs/page.md", "page.md") == expected
@@ -77,39 +90,34 @@ def test_files_beside_the_docs_are_pages_or_downloads_and_others_plain_text(site
     assert rewrite_links(deeper, "docs/start/page.md", "start/page.md") == expected
 
 
-def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
-    loads = re.compile(r"<(?:script|img|iframe|source)[^>]*\ssrc=\"?https?:|<link[^>]*https?:")
-    pages = list(site.rglob("*.html"))
-    assert len(pages) > 20
-    assert [path.name for path in pages if loads.search(path.read_text(encoding="utf-8"))] == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_the_window_in_both_themes_without_requests_or_errors(
-    browser: Browser, url: str, scheme: Any  # noqa: F811
+def test_a_browser_shows_it_in_both_themes_and_widths_and_searches_it(
+    browser: Browser, site: Path, url: str  # noqa: F811
 ) -> None:  # fmt: skip
+    for scheme, width in product(("light", "dark"), WIDTHS):
+        assert_pages_fit(browser, url, scheme, width)
+    assert_search_finds_a_setting(browser, url)
+    assert_search_finds_a_setting(browser, site.as_uri())
+
+
+def assert_pages_fit(browser: Browser, url: str, scheme: Any, width: int) -> None:  # noqa: F811
     problems: list[str] = []
-    for width in WIDTHS:
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        page.on("request", lambda sent: _record_foreign(problems, sent.url, url))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        for name in SEEN:
-            page.goto(f"{url}/{name}")
-            expect(page.locator("h1").first).to_be_visible()
-            excess = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-            assert page.evaluate(excess) <= 0, (name, width)
-            shown = page.evaluate("document.body.dataset.mdColorScheme")
-            assert shown == {"light": "default", "dark": "slate"}[scheme]
-        page.close()
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.on("request", lambda sent: _record_foreign(problems, sent.url, url))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    for name in SEEN:
+        page.goto(f"{url}/{name}")
+        expect(page.locator("h1").first).to_be_visible()
+        excess = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(excess) <= 0, (name, width)
+        shown = page.evaluate("document.body.dataset.mdColorScheme")
+        assert shown == {"light": "default", "dark": "slate"}[scheme]
+    page.close()
     assert problems == []
 
 
-@pytest.mark.parametrize("place", ["served", "file"])
-def test_the_search_finds_a_setting(
-    browser: Browser, site: Path, url: str, place: str  # noqa: F811
-) -> None:  # fmt: skip
-    page: Page = browser.new_page(viewport={"width": 1440, "height": 900})
-    page.goto(f"{url if place == 'served' else site.as_uri()}/index.html")
+def assert_search_finds_a_setting(browser: Browser, place: str) -> None:  # noqa: F811
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{place}/index.html")
     page.get_by_placeholder("Search").click()
     # What is typed before the index is there is not searched for.
     expect(page.locator(".md-search-result__meta")).to_have_text(re.compile("Type to start"))

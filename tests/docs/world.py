@@ -92,13 +92,16 @@ class DocumentedWorld:
             "/var/www/": f"{folder}/www-",
             "/run/secrets/": f"{folder}/",
             "/etc/fleet-smi/serve-token": str(folder / "token.txt"),
-            "/tmp/driver": str(driver),
+            "/tmp/driver": str(folder / "driver"),
             "/tmp/machine": str(folder / "described-machine"),
             ".venv/bin/fleet-smi": "fleet-smi",
             "python sim/": f"{sys.executable} {self.project}/sim/",
             " monitoring/": f" {self.project}/monitoring/",
             "echo TOKEN": f"echo {self.hub.token('join')}",
             "--join TOKEN": f"--join {self.hub.token('join')}",
+            "fleet-smi logout": (
+                f"fleet-smi login --hub {self.hub.url} --token-file token.txt && fleet-smi logout"
+            ),
             # As root it would write the file of the whole machine.
             "config init": "config init --path init.toml",
             "--nodes 2000": "--nodes 5",
@@ -207,6 +210,7 @@ class DocumentedWorld:
         programs = {
             "fleet-smi": f'exec {sys.executable} -m fleet_smi "$@"',
             "python": f'exec {sys.executable} "$@"',
+            "sudo": 'exec "$@"',
         }
         for name, body in programs.items():
             (folder / name).write_text(f"#!/bin/sh\n{body}\n")
