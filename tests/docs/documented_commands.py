@@ -21,6 +21,7 @@ NOT_RUN: dict[str, str] = {
     r"^(echo \S+ \| )?sudo (?!fleet-smi hub (token (add|list)|join-command))": (
         "needs root on the reader's machine"
     ),
+    r"\| *(sudo +)?(ba)?sh\b|/install\b": "installs on this machine: run by tests/install",
     r"^make ": "is what CI runs",
     r"^FLEET_SMI_UPDATE_GOLDEN=1 make": "is what CI runs",
     r"(^| )(pipx?|uvx?|/opt/fleet-smi/bin/pip) ": "installs: run by tests/install",
