@@ -131,6 +131,8 @@ class DocumentedWorld:
 
     def _restore(self, command: str) -> None:
         """Undo what would keep the next command from working."""
+        if "--hold" in command:
+            self.run("fleet-smi release")
         if "nodes remove gpu07" in command:
             report_node(self.hub, "gpu07")
         if "nodes rename gpu07" in command:
