@@ -115,7 +115,8 @@ def test_the_delivery_suite_the_hub_and_the_page_work_without_compat(
 
 def test_the_commands_work_without_compat(copy: Path, tmp_path: Path) -> None:
     shown = run_in(copy, "-m", "fleet_smi", "--help")
-    assert shown.returncode == 0 and "--format" not in shown.stdout, shown.stderr
+    assert shown.returncode == 0, shown.stderr
+    assert "--style" not in shown.stdout and "print like" not in shown.stdout
     status = run_in(copy, "-m", "fleet_smi", "status", "--here")
     assert status.returncode in (0, 1), status.stderr
     rendered = run_in(copy, "-m", "fleet_smi", "render", "--here", "--out", str(tmp_path / "www"))

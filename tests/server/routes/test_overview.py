@@ -47,7 +47,8 @@ def client(hub: ThreadedHub) -> Iterator[HubClient]:
 def without_times(overview: FleetOverview) -> FleetOverview:
     # Each answer is of its own moment, from which the time of a report is computed.
     nodes = tuple(replace(node, reported_at=None) for node in overview.nodes)
-    return replace(overview, taken_at=0.0, nodes=nodes)
+    # Only a hub knows which agents are older than itself.
+    return replace(overview, taken_at=0.0, nodes=nodes, hub_version=None, behind=())
 
 
 def without_ages(view: FleetView) -> FleetView:

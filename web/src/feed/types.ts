@@ -618,6 +618,7 @@ export interface QueueRequest {
   note: string | null;
   kind: "page" | "run" | "wait";
   keep_seconds: number;
+  ignore_bookings: boolean;
 }
 
 export interface QueueRow {

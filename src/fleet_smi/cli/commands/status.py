@@ -52,12 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="everything, as JSON")
     form.add_argument("--csv", action="store_true", help="as CSV, one row per GPU")
-    text = "gpustat: print like gpustat -cup; else one line, like '{free}/{total}'"
+    others = "".join([f"; or {name}: print like it" for name in STATUS_FORMATS])
+    text = f"one line, like '{{free}}/{{total}}'{others}"
     form.add_argument("--format", metavar="TEXT", help=text)
     if STATUS_STYLES:
         form.add_argument("--style", choices=STATUS_STYLES, help="a boxed table like cluster-smi's")
-    # The flags exist only while a format is registered, but `run` always reads them.
-    parser.set_defaults(format=None, style=None)
+    # The flag exists only while a style is registered, but `run` always reads it.
+    parser.set_defaults(style=None)
     fleet_source.add_at_argument(parser)
     fleet_source.add_fleet_arguments(parser, replay=True)
     output.add_colour_arguments(parser)
