@@ -173,8 +173,8 @@ def merge(source: Path, target: Path) -> None:
         if path.is_dir() or _is_unneeded(name):
             continue
         if place.exists() and name.name in _LISTS and name.parent.suffix == ".dist-info":
-            lines = dict.fromkeys(place.read_text().splitlines() + path.read_text().splitlines())
-            place.write_text("\n".join(lines) + "\n")
+            lines = dict.fromkeys(f"{place.read_text()}\n{path.read_text()}".splitlines())
+            place.write_text("".join(f"{line}\n" for line in lines if line))
             continue
         # Of a pure package the files are the same for all versions of Python.
         if place.exists() and not filecmp.cmp(path, place, shallow=False):

@@ -1,6 +1,7 @@
 """The Debian packages on a clean Debian under a real systemd: install, upgrade, remove, purge."""
 
 import re
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.machines import require_program
+from tests.node.file_trees import write_tree
 from tests.packaging.clean_debian import clean_debian
+from tests.packaging.conftest import DEB_BUILDER
 from tests.systemd_machine import run_on_systemd_machine
 
 SCRIPT = r"""
@@ -98,6 +101,32 @@ def release_again(archive: Path, out: Path) -> None:
     # In its place: the archive has its parts in an order.
     subprocess.run(["ar", "r", later, out / "control.tar"], check=True)
     shutil.rmtree(control)
+
+
+def test_modules_of_several_pythons_lie_side_by_side(tmp_path: Path) -> None:
+    builder = runpy.run_path(str(DEB_BUILDER))
+    target = tmp_path / "modules"
+    for number in (10, 11):
+        module = f"fast/core.cpython-3{number}.so"
+        files = {
+            module: "compiled",
+            "fast/__init__.py": "pure",
+            "fast/tests/test_core.py": "for developers",
+            "fast-1.dist-info/WHEEL": f"Wheel-Version: 1.0\nTag: cp3{number}\n\n",
+        }
+        files["fast-1.dist-info/RECORD"] = "".join(f"{name},,\n" for name in list(files)[:3])
+        write_tree(tmp_path / str(number), files)
+        builder["merge"](tmp_path / str(number), target)
+    builder["trim_lists"](target)
+    wheel, record = (
+        (target / "fast-1.dist-info" / name).read_text() for name in ("WHEEL", "RECORD")
+    )
+    assert wheel.splitlines() == ["Wheel-Version: 1.0", "Tag: cp310", "Tag: cp311"]
+    listed = {line.removesuffix(",,") for line in record.splitlines()}
+    assert listed == {"fast/__init__.py", *(f"fast/core.cpython-3{n}.so" for n in (10, 11))}
+    write_tree(tmp_path / "12", {"fast/__init__.py": "for 3.12 alone"})
+    with pytest.raises(SystemExit, match=r"fast/__init__\.py differs between versions of Python"):
+        builder["merge"](tmp_path / "12", target)
 
 
 @pytest.mark.timeout(400)
