@@ -27,12 +27,13 @@ async def overview(context: RequestContext) -> Response:
 
 
 async def _encode(context: RequestContext, options: ViewOptions) -> bytes:
-    if options.selects_names and is_live(context, context.query.at):
+    is_now = is_live(context, context.query.at)
+    if options.selects_names and is_now:
         overview = options.apply_to_overview(await _live_overview(context))
-        return await run_in_query_thread(to_json, overview)
+        return await run_in_query_thread(to_json, mark_behind(overview, __version__))
     fleet = await parts_at(context, context.query.at)
     # Thousands of nodes take a moment: not on the event loop.
-    return await run_in_query_thread(_overview, fleet, options)
+    return await run_in_query_thread(_overview, fleet, options, __version__ if is_now else None)
 
 
 async def _live_overview(context: RequestContext) -> FleetOverview:
@@ -42,13 +43,14 @@ async def _live_overview(context: RequestContext) -> FleetOverview:
         async for node in iterate_cooperatively(services.summaries.rows(now), services.backpressure)
     ]
     rows = tuple([node.row for node in counted])
-    overview = FleetOverview(taken_at=now, summary=summarize_rows(counted), nodes=rows)
-    return mark_behind(overview, __version__)
+    return FleetOverview(taken_at=now, summary=summarize_rows(counted), nodes=rows)
 
 
-def _overview(fleet: FleetParts, options: ViewOptions) -> bytes:
+def _overview(fleet: FleetParts, options: ViewOptions, hub_version: str | None) -> bytes:
     selected = [parts for each in fleet.nodes if (parts := options.select(each)) is not None]
-    return to_json(parts_overview(replace(fleet, nodes=tuple(selected))))
+    overview = parts_overview(replace(fleet, nodes=tuple(selected)))
+    # Which agents were behind at a past moment is not known: the hub was another one, too.
+    return to_json(overview if hub_version is None else mark_behind(overview, hub_version))
 
 
 ENDPOINTS = (
