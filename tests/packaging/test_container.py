@@ -59,7 +59,7 @@ def podman(
 
 def documented(start: str) -> list[str]:
     """The arguments of a documented `docker` command that starts like this."""
-    text = "\n".join(code_blocks(page("docs/containers.md"), "text")).replace("\\\n", " ")
+    text = "\n".join(code_blocks(page("docs/containers.md"), "sh")).replace("\\\n", " ")
     (line,) = [line for line in text.splitlines() if re.search(rf"(^|\| ){start}", line)]
     return shlex.split(line.rpartition("| ")[2])[1:]
 
