@@ -26,7 +26,9 @@ def make_dist(folder: Path) -> None:
     source = build("sdist", PROJECT, folder)
     with TemporaryDirectory() as unpacked:
         with tarfile.open(source) as archive:
-            archive.extractall(unpacked, filter="data")
+            # Debian 12 has Python 3.11.2, whose `tarfile` knows no filters yet; ours is trusted.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(unpacked)
         build("wheel", Path(unpacked) / source.name.removesuffix(".tar.gz"), folder)
     (folder / f"fleet_smi-{__version__}.cdx.json").write_text(make_sbom(__version__))
     lines = [f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in _files(folder)]
