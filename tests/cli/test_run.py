@@ -115,7 +115,7 @@ def test_it_ends_by_the_signal_that_ended_the_command(env: dict[str, str]) -> No
         (["--gpu-ids", "9", "--", "true"], 2, "no GPU '9' here; there are 0, 1, 2, 3"),
         (["--gpu-ids", "0", "--nowait", "--", "true"], 1, "no GPU is free; the next likely one is"),
         (["--timeout", "soon", "--", "true"], 2, "is not a duration"),
-        (["-n", "5", "--", "true"], 1, "could ever meet the request"),
+        (["-n", "5", "--", "true"], 1, "could ever meet the request; `fleet-smi free -v` says why"),
     ],
 )
 def test_what_cannot_be_met_is_one_line(

@@ -217,7 +217,8 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
     if client.hub is None:
         from fleet_smi.cli.hub_state import has_system_hub
 
-        hint = "; the hub of this machine is root's: use sudo" if has_system_hub() else ""
+        needs_root = os.geteuid() != 0 and has_system_hub()
+        hint = "; the hub of this machine is root's: use sudo" if needs_root else ""
         raise UsageError(f"no hub given: use --hub URL, or set client.hub in fleet-smi.toml{hint}")
     return HubClient(client.hub, token=client.read_token(), fingerprint=client.fingerprint)
 

@@ -13,10 +13,10 @@ _VENDORS = ("nvidia", "amd", "intel")
 _MAX_COUNT = 1024
 
 
-def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+def add_request_arguments(parser: argparse.ArgumentParser, count_help: str) -> None:
     """Add the flags that say which GPUs are requested."""
     add = parser.add_argument
-    add("-n", "--count", type=int, metavar="N", help="how many GPUs (1, or all of --gpu-ids)")
+    add("-n", "--count", type=int, metavar="N", help=count_help)
     add("--min-free", metavar="SIZE", default="0", help="minimum free memory per GPU, like 20GiB")
     add("--model", metavar="WORDS", help="only models with these words in their name, like A100")
     add("--vendor", choices=_VENDORS, help="GPU vendor (default: NVIDIA if there are any)")

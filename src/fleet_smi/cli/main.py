@@ -79,7 +79,7 @@ class CommandParser(argparse.ArgumentParser):
     """An argument parser with `--config` at every level, whose errors are `UsageError`s."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(**{"formatter_class": _Formatter, **options})
         # No default: a subparser's default would overwrite the value given to its parent.
         self.add_argument(
             "--config",
@@ -115,15 +115,24 @@ def build_parser(name: str) -> CommandParser:
         prog="fleet-smi" if name == "status" else f"fleet-smi {name}",
         description=command.HELP,
         epilog=_epilog(name, command),
-        formatter_class=_Formatter,
         allow_abbrev=False,
     )
     if name == "status":
         parser.add_argument("--version", action="version", version=f"fleet-smi {__version__}")
     command.add_arguments(parser)
+    _describe_actions(parser)
     # On the top parser alone, for the reason given at the argument.
     parser.set_defaults(config=None)
     return parser
+
+
+def _describe_actions(parser: argparse.ArgumentParser) -> None:
+    """Begin the help of each action with its line in the help of the command."""
+    for action in parser._actions:
+        for line in getattr(action, "_choices_actions", ()):
+            subparser = action.choices[line.dest]  # type: ignore[index]
+            subparser.description = subparser.description or line.help
+            _describe_actions(subparser)
 
 
 def parse_command_line(parser: CommandParser, argv: list[str]) -> argparse.Namespace:

@@ -232,10 +232,12 @@ class LeaseTaker:
         request = replace(self._options.request, count=0)
         possible = find_offer(replace(view, nodes=nodes), request, self._thresholds).offered
         if len(possible) < self._options.request.count:
+            count = self._options.request.count
+            asked = "1 GPU is" if count == 1 else f"{count} GPUs are"
             total = f"{len(possible)} of them" if possible else "none"
             raise Unmet(
-                f"{self._options.request.count} GPUs are requested, and this machine has {total} "
-                "that could ever meet the request"
+                f"{asked} requested, and this machine has {total} that could ever meet the "
+                "request; `fleet-smi free -v` says why"
             )
         return frozenset(candidate.uuid for candidate in possible)
 

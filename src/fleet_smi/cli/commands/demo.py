@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import output, run_hub
+from fleet_smi.cli.program_name import program_name
 from fleet_smi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,10 +112,11 @@ async def _print_table(
     sys.stdout.write(_text(args, view))
     sys.stdout.flush()
     if not _exits_after_table(args):
+        program = program_name()
         print(
             "This fleet is simulated: none of it is real. It is running at\n"
-            f"  {server.url}    and in another terminal: fleet-smi --hub {server.url}\n"
-            f"It has a week of history: fleet-smi history --since 7d --hub {server.url}\n"
+            f"  {server.url}    and in another terminal: {program} --hub {server.url}\n"
+            f"It has a week of history: {program} history --since 7d --hub {server.url}\n"
             "Press Ctrl-C to stop.",
             flush=True,
         )

@@ -30,7 +30,7 @@ ONEAPI_DEVICE_SELECTOR for Intel. Where CUDA_VISIBLE_DEVICES is set already, it 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the request and the command."""
     add = parser.add_argument
-    lease_arguments.add_request_arguments(parser)
+    lease_arguments.add_request_arguments(parser, "how many GPUs (1, or all of --gpu-ids)")
     wait = parser.add_mutually_exclusive_group()
     wait.add_argument("--nowait", action="store_true", help="exit with 1 if not possible now")
     wait.add_argument("--timeout", metavar="TIME", help="wait at most this long, like 2h")

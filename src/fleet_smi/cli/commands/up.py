@@ -5,6 +5,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import run_hub
+from fleet_smi.cli.program_name import program_name
 
 if TYPE_CHECKING:
     from fleet_smi.cli.join_address import JoinAddress
@@ -79,9 +80,10 @@ def _print_instructions(server: "HubServer", settings: "Settings") -> None:
     from fleet_smi.server.install_script import script_checksum
     from fleet_smi.server.join_line import describe_limits, install_command, join_command
 
-    print(f"running: open  {server.url}  or run  fleet-smi --hub {server.url}")
+    print(f"running: open  {server.url}  or run  {program_name()} --hub {server.url}")
     if is_loopback(settings.hub.listen.host):
-        print("for this machine only; to let others connect: fleet-smi up --listen :7070")
+        listen = f"{program_name()} up --listen :7070 --tls self-signed"
+        print(f"for this machine only; to let others connect: {listen}")
     else:
         join = server.credentials.tokens.add("join", "made by `fleet-smi up`")
         address = join_address(settings, None)

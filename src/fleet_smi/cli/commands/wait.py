@@ -16,7 +16,7 @@ EXAMPLES = """\
   fleet-smi wait -n 1 --model A100             prints them when they are free, like gpu03:1
   fleet-smi wait -n 4 --notify bell --notify desktop
   fleet-smi wait --notify https://ntfy.sh/my-topic --timeout 12h
-  fleet-smi wait -n 2 --on node:gpu03 --then 'ssh -t gpu03 fleet-smi run -n 2 -- ./train.sh'
+  fleet-smi wait -n 2 --on gpu03 --then 'ssh -t gpu03 fleet-smi run -n 2 -- ./train.sh'
   fleet-smi wait --here --then ./train.sh      this machine alone, without a hub
 
 With a hub this waits in its queue: the GPUs are then kept for you for 30 seconds, for
@@ -29,8 +29,8 @@ CUDA_VISIBLE_DEVICES. Its exit code is that of `wait`; after --timeout the exit 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the request, and what to do when it is met."""
     add = parser.add_argument
-    lease_arguments.add_request_arguments(parser)
-    add("--on", metavar="WHERE", default="any", help="any (default), node:NAME or label:KEY=VALUE")
+    lease_arguments.add_request_arguments(parser, "how many GPUs, all on one node (1)")
+    add("--on", metavar="WHERE", default="any", help="any (default), NODE or label:KEY=VALUE")
     add("--then", metavar="CMD", help="run this in a shell")
     notify_help = "bell, desktop, or a URL to which a text is sent (POST); repeatable"
     add("--notify", metavar="HOW", action="append", default=[], help=notify_help)
