@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +70,14 @@ def test_a_killed_job_is_not_called_running(env: dict[str, str], tmp_path: Path)
     assert_error_line(done, 1, "has ended already")
 
 
-def test_a_job_has_a_session_of_its_own_and_no_terminal(env: dict[str, str]) -> None:
+def test_a_job_has_a_session_of_its_own_and_ends_by_a_named_signal(env: dict[str, str]) -> None:
     start(env, "exec sleep 60")
     wait_until(lambda: jobs(env)[0]["state"] == "running")
     pid = jobs(env)[0]["pid"]
     assert os.getsid(pid) == pid
     assert Path(f"/proc/{pid}/fd/0").readlink() == Path(os.devnull)
-    os.killpg(pid, signal.SIGKILL)
+    assert run_fleet_smi("jobs", "cancel", "1", env=env).returncode == 0
+    wait_until(lambda: "ended SIGTERM" in run_fleet_smi("jobs", env=env).stdout)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def _add_token_parsers(parser: argparse.ArgumentParser) -> None:
     add = actions.add_parser("add", help="create a token; it is shown only once")
     add.add_argument("--role", choices=("viewer", "admin", "join"), required=True)
     add.add_argument("--note", default="", help="owner or purpose of the token")
-    add.add_argument("--person", metavar="NAME", help="a personal token: what it does, they do")
+    add.add_argument("--person", metavar="NAME", help="a personal token, which acts as this user")
     add.add_argument(
         "--secret-file", metavar="FILE", help="take the secret in FILE instead of a new one"
     )

@@ -19,7 +19,9 @@ _FindNode = Callable[["FleetOverview", str], "NodeSummary"]
 
 def add_parsers(actions: Any) -> None:
     """Add the two subcommands."""
-    close = actions.add_parser("close", help="offer nothing of a node, a GPU or a label any more")
+    close = actions.add_parser(
+        "close", help="stop offering a node, a GPU or the nodes with a label"
+    )
     again = actions.add_parser("open", help="offer it again")
     for action in (close, again):
         action.add_argument("target", metavar="NODE[:GPU]|label:KEY=VALUE", help="what")

@@ -63,9 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jitter", type=float, default=0.0, metavar="SECONDS", help="with --once: random delay")
     add("--state", metavar="DIR", help="folder for unsent samples and the credential")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    upgrade = actions.add_parser("upgrade", help="take the hub's version; back if it fails")
+    upgrade = actions.add_parser("upgrade", help="install the hub's version; roll back if it fails")
     upgrade.add_argument(
-        "--wait", type=float, metavar="SECONDS", default=60.0, help="until it reports (60)"
+        "--wait",
+        type=float,
+        metavar="SECONDS",
+        default=60.0,
+        help="limit for its first report (60)",
     )
     upgrade.add_argument("--insecure-http", action="store_true", help="accept it unencrypted")
 

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-used", type=float, metavar="PERCENT", default=20.0, help="for --policy memory (20)")
     add("--same-node", action="store_true", help="all GPUs on one node")
     add("--uuid", action="store_true", help="print UUIDs instead of indices")
-    add("--hold", metavar="TIME", help="lease them for so long, like 5m, until you have started")
+    add("--hold", metavar="TIME", help="lease them for this long, like 5m, until your job starts")
     add("--ssh-line", action="store_true", help="print an ssh command that opens a shell there")
     add("-v", "--why", action="store_true", help="explain why each GPU is offered or not")
     add("--json", action="store_true", help="offered and rejected GPUs, as JSON")

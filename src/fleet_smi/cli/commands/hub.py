@@ -7,7 +7,7 @@ from fleet_smi.cli import hub_access, run_hub
 HELP = "run the hub, which collects the reports of all nodes; manage its tokens and users"
 EXAMPLES = """\
   fleet-smi hub                                    this machine only, port 7070
-  fleet-smi hub token add --role viewer            needed before it may listen for others:
+  fleet-smi hub token add --role viewer            nobody has access without a token or user
   fleet-smi hub --listen :7070 --tls self-signed
   fleet-smi hub join-command                       the command to run on a new node
   fleet-smi hub --ssh 'gpu*' --files /nfs/gpu-status   nodes that run no agent

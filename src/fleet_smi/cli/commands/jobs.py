@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     rows = [
         (
             str(job.number),
-            job.state if job.exit_code is None else f"ended {job.exit_code}",
+            job.state if job.exit_code is None else _end(job.exit_code),
             ",".join(map(str, job.gpus)),
             format_duration((job.ended_at or now) - (job.started_at or job.created_at)),
             job.note or "",
@@ -63,3 +63,13 @@ def run(args: argparse.Namespace) -> int:
     empty = "no detached jobs of yours here: start one with `fleet-smi run --detach -- COMMAND`"
     sys.stdout.write(render_table(heads, rows, output.output_columns(), empty))
     return 0
+
+
+def _end(exit_code: int) -> str:
+    """How a job ended: its exit code, or the name of the signal that ended it."""
+    from signal import Signals
+
+    try:
+        return f"ended {exit_code if exit_code >= 0 else Signals(-exit_code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"ended by signal {-exit_code}"

@@ -25,7 +25,11 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the transport, the fleet and what is allowed."""
     add = parser.add_argument
-    add("--allow-actions", action="store_true", help="may queue you and cancel that (needs a hub)")
+    add(
+        "--allow-actions",
+        action="store_true",
+        help="may also queue for GPUs in your name (needs a hub)",
+    )
     add("--http", metavar="ADDRESS", help="serve HTTP there, like 7071, instead of stdio")
     add("--token-file", metavar="FILE", help="the token for HTTP (default: a new one, printed)")
     add("--no-token", action="store_true", help="HTTP without a token: loopback, read-only")

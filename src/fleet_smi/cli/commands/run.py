@@ -36,7 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     wait.add_argument("--timeout", metavar="TIME", help="wait at most this long, like 2h")
     add("--gpu-ids", metavar="ID[,ID]", help="only these: indices, UUIDs, or 2:0 for an instance")
     add("--prefer-last", action="store_true", help="the GPUs that you had last, if they are free")
-    add("--max-hours", type=float, metavar="H", help="declare how long: warns after it, no more")
+    add(
+        "--max-hours",
+        type=float,
+        metavar="H",
+        help="how long it will take; only warns when it is over",
+    )
     add("--note", metavar="TEXT", help="what it is for, shown to everybody")
     add("--ignore-bookings", action="store_true", help="also GPUs that somebody has booked")
     add("--uuid", action="store_true", help="UUIDs instead of indices in CUDA_VISIBLE_DEVICES")

@@ -23,7 +23,7 @@ EXAMPLES = """\
   fleet-smi top --ssh gpu01,gpu02    other machines, with nothing installed there
   fleet-smi top --filter 'free model:A100'
   fleet-smi top --at -2h         two hours ago; left and right move in time
-  fleet-smi top --theme mono --ascii    without colours, without other characters than ASCII
+  fleet-smi top --theme mono --ascii    no colours, only ASCII characters
 """
 _THEMES = ("dark", "light", "terminal", "mono")
 _SORTS = ("name", "attention", "free", "load", "memory", "power", "temperature")
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read and draw every N seconds (1; over ssh 2); more for a slow line",
     )
     add("--theme", choices=_THEMES, help="colours (dark; mono with NO_COLOR)")
-    add("--ascii", action="store_true", help="no other characters than ASCII")
+    add("--ascii", action="store_true", help="only ASCII characters")
     fleet_source.add_at_argument(parser)
     fleet_source.add_fleet_arguments(parser)
 
