@@ -1,10 +1,12 @@
 """Locks of leased GPUs: one holder each, told by the kernel, safe in a folder of all users."""
 
+import fcntl
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -230,3 +232,68 @@ def test_the_gpus_that_a_user_had_last_come_first(folder: int) -> None:
         assert lock is not None
         lock.release()
     assert lease_locks.own_last_used(folder) == ["GPU-1", "GPU-2"]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_hostile_user_holds_no_lease_unseen_and_in_nobody_elses_name(
+    folder: int, path: Path
+) -> None:
+    lock = try_take(folder, GPU, {"note": "first"})
+    assert lock is not None
+    # Beside the holder: a file of one's own, and one under another spelling of the same UUID.
+    alias = f"fleet-smi.%47{GPU[1:]}.1.lease"
+    with (
+        _locked_by(path / lease_files.own_name(GPU, 1, 0), 1),
+        _locked_by(path / alias, 1),
+    ):
+        (row,) = leases.read(folder=str(path))
+        assert (row["uid"], row["details"]["note"]) == (0, "first")
+    lock.release()
+    # A shared lock on the file of another user keeps takers out: it is shown.
+    with _locked_by(path / lease_files.own_name(GPU, 0, 0), OTHER_UID, fcntl.LOCK_SH):
+        assert try_take(folder, GPU, {}) is None
+        assert [row["uid"] for row in leases.read(folder=str(path))] == [OTHER_UID]
+    # A program with the rights of another user does not hold it in that user's name.
+    with _locked_by(path / lease_files.own_name(GPU, OTHER_UID, 0), OTHER_UID, effective=0):
+        assert [row["uid"] for row in leases.read(folder=str(path))] == [OTHER_UID]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_more_files_than_takers_make_are_not_opened(folder: int, path: Path) -> None:
+    for number in range(50):
+        extra = path / lease_files.own_name(GPU, OTHER_UID, number)
+        extra.write_text("")
+        os.chown(extra, OTHER_UID, OTHER_UID)
+    lock = try_take(folder, GPU, {})
+    assert lock is not None and len(lock.descriptors) == 5
+    lock.release()
+
+
+@contextmanager
+def _locked_by(
+    file: Path, uid: int, kind: int = fcntl.LOCK_EX, effective: int | None = None
+) -> Iterator[None]:
+    """Lock a file in a process of a user, who creates it if it is missing."""
+    if not file.exists():
+        file.write_text("note mine\n")
+        os.chown(file, uid, uid)
+    program = (
+        "import fcntl, os, sys\n"
+        "uid, effective, kind, fd = map(int, sys.argv[1:])\n"
+        "os.setresuid(uid, effective, effective)\n"
+        "fcntl.flock(fd, kind)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    opened = os.open(file, os.O_RDONLY)
+    numbers = [uid, uid if effective is None else effective, kind, opened]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, numbers)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=[opened],
+    ) as process:
+        os.close(opened)
+        assert process.stdout is not None and process.stdout.readline() == b"locked\n"
+        yield
+        process.communicate(timeout=10)

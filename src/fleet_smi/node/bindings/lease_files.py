@@ -15,6 +15,7 @@ from fleet_smi.paths import user_name
 
 PREFIX, SUFFIX = "fleet-smi.", ".lease"
 _FILES_PER_OWNER = 4
+_ATTEMPTS = [[], *[[str(attempt)] for attempt in range(1, _FILES_PER_OWNER)]]
 _MAX_DETAILS_BYTES = 4096
 _MAX_NAME = 200
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # of root, which is checked
@@ -143,7 +144,8 @@ def list_files(folder: int, uuid: str | None = None) -> list[LeaseFile]:
         key, *numbers = name[len(PREFIX) : -len(SUFFIX)].split(".")
         if wanted is not None and key != wanted:
             continue
-        if not 1 <= len(numbers) <= 2 or not all(each.isdecimal() for each in numbers):
+        # No more files per user than takers make: each taker has to open all of them.
+        if len(numbers) not in (1, 2) or numbers[1:] not in _ATTEMPTS:
             continue
         # Not one of somebody who uses the name of another user, no link, pipe or folder.
         try:
@@ -151,6 +153,8 @@ def list_files(folder: int, uuid: str | None = None) -> list[LeaseFile]:
         except OSError:
             continue
         device = _decode(key)
+        if device is None or _encode(device) != key:
+            continue  # no taker looks for a lock under this name
         if device and stat.S_ISREG(status.st_mode) and str(status.st_uid) == numbers[0]:
             inode, changed_at = (status.st_dev, status.st_ino), status.st_ctime_ns / 1e9
             found.append(LeaseFile(name, device, status.st_uid, inode, changed_at))

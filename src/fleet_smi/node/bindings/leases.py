@@ -74,8 +74,16 @@ def read(root: str = "/", folder: str | None = None) -> list[dict[str, Any]]:
             held.setdefault(file.uuid, []).append(_row(file.uuid, pid, uid, file, details))
     finally:
         os.close(opened)
-    # A holder has locked the files of all users; their own has the details.
-    return [max(rows, key=lambda row: row["is_own"]) for rows in held.values()]
+    return [max(rows, key=_rank) for rows in held.values()]
+
+
+def _rank(row: dict[str, Any]) -> tuple[bool, bool, float]:
+    """Rank the locks of one GPU: the holder's own file is the one with the details.
+
+    A user can lock a file of their own beside the holder's: who came first has the lease.
+    """
+    is_written = row["details"].get("pid") == str(row["pid"])
+    return row["is_own"], is_written, -row["changed_at"]
 
 
 def read_locks(root: str = "/") -> dict[tuple[int, int], int]:
@@ -85,8 +93,8 @@ def read_locks(root: str = "/") -> dict[tuple[int, int], int]:
         with open(f"{root}/proc/locks", encoding="ascii", errors="replace") as file:
             for line in file:
                 words = line.split()
-                # "->" marks those who wait for a lock.
-                if len(words) < 6 or words[1] != "FLOCK" or words[3] != "WRITE":
+                # "->" marks those who wait for a lock. A shared lock keeps takers out as well.
+                if len(words) < 6 or words[1] != "FLOCK" or words[3] not in ("WRITE", "READ"):
                     continue
                 major, minor, inode = words[5].split(":")
                 device = os.makedev(int(major, 16), int(minor, 16))
@@ -99,6 +107,14 @@ def read_locks(root: str = "/") -> dict[tuple[int, int], int]:
 
 
 def _uid_of(root: str, pid: int) -> int | None:
+    """Return the user who started a process, also where its program has the rights of another."""
+    try:
+        with open(f"{root}/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"Uid:"):
+                    return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
     try:
         return os.stat(f"{root}/proc/{pid}").st_uid
     except OSError:
