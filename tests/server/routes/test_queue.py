@@ -20,6 +20,7 @@ from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub, error_code
 
 QUEUE = "/api/v1/queue"
+JSON = {"Content_Type": "application/json"}
 PROXIED: dict[str, Any] = {
     "hub__trusted_proxies": "127.0.0.1",
     "hub__user_header": "X-User",
@@ -255,3 +256,26 @@ def test_a_job_gets_what_was_offered_to_its_person_who_waited(hub: ThreadedHub) 
     runs = join(hub, "bob", kind="run", uuids=["GPU-0"])
     assert runs["offer"]["uuids"] == ["GPU-0"]
     assert waited["id"] not in [row["id"] for row in rows(hub)]
+
+
+def test_an_offer_of_a_booked_gpu_is_not_given_to_others(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path / "hub") as hub:
+        hub.join_and_report(snapshot_now("gpu01", gpu(0)))
+        alice, mallory = [hub.token("viewer", person=each) for each in ("alice", "mallory")]
+        now = time.time()
+
+        def post(token: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            data = msgspec.json.encode(body)
+            found = hub.request("POST", path, data, token=token, **JSON)
+            assert found.status == 200
+            decoded: dict[str, Any] = msgspec.json.decode(found.body)
+            return decoded
+
+        booking = {"node": "gpu01", "gpus": 1, "starts_at": now, "ends_at": now + 3600}
+        post(alice, "/api/v1/reservations", booking)
+        own = post(alice, QUEUE, {"kind": "run"})
+        assert own["offer"] is not None
+        for token, wish in ((mallory, {"ignore_bookings": True}), (alice, {"kind": "run"})):
+            assert post(token, QUEUE, wish)["offer"] is None
+        kept = hub.request("PATCH", f"{QUEUE}/{own['id']}", b"{}", token=alice, **JSON)
+        assert kept.status == 200

@@ -79,7 +79,7 @@ def plan_round(
 
     bookings = booking_entries(situation.nodes, now)
     decisions = plan_queue(
-        [*settled.entries, *bookings],
+        [*bookings, *settled.entries],  # an offer counts more than the booking behind it
         hours,
         lambda each: _places(each, survey, now),
         now,
