@@ -57,6 +57,12 @@ def test_wheels_are_for_join_tokens_nodes_and_admins(hub: ThreadedHub, who: str)
     assert hub.request("GET", f"{WHEELS}/{name}", token=tokens[who]).status in (403, 404)
 
 
+def test_a_token_that_a_command_has_just_stored_is_valid_at_once(hub: ThreadedHub) -> None:
+    for _ in range(3):
+        token = hub.server.credentials.tokens.add("join", max_uses=1).secret
+        assert hub.request("GET", WHEELS, token=token).status == 200
+
+
 @pytest.mark.parametrize(
     "name", ["../hub.db", "..%2fhub.db", "%2e%2e%2fadmin-token", ".", "hub.db", "%00", "*.whl"]
 )

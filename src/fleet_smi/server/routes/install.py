@@ -40,14 +40,14 @@ async def install_script(context: RequestContext) -> Response:
 
 async def list_wheels(context: RequestContext) -> Response:
     """The wheels and their checksums."""
-    _require_token(context)
+    await _require_token(context)
     wheels = await asyncio.to_thread(context.services.wheelhouse.list_wheels)
     return json_response(WheelList(version=__version__, wheels=wheels))
 
 
 async def wheel(context: RequestContext) -> Response:
     """One wheel."""
-    _require_token(context)
+    await _require_token(context)
     name = context.path_params["name"]
     body = await asyncio.to_thread(context.services.wheelhouse.read, name)
     if body is None:
@@ -55,13 +55,17 @@ async def wheel(context: RequestContext) -> Response:
     return Response(body, media_type=_WHEEL_TYPE)
 
 
-def _require_token(context: RequestContext) -> None:
+async def _require_token(context: RequestContext) -> None:
     """Raise `ApiError` without a join token, a node's credential or an admin's token."""
     headers, services = context.request.scope["headers"], context.services
     token = bearer_token(headers) or ""
     identity = services.credentials.identify_token(token)
     is_known = identity is not None and identity.role in ("node", "admin")
-    if not is_known and not services.credentials.is_join_token(token):
+    if is_known or services.credentials.is_join_token(token):
+        return
+    # `hub join-command` may have stored it since the last refresh; its line is pasted at once.
+    await asyncio.to_thread(services.credentials.refresh)
+    if not services.credentials.is_join_token(token):
         raise ApiError(services.access.record_failure(headers, context.peer, _BAD_TOKEN))
 
 
