@@ -4,10 +4,13 @@
 set -eu
 folder=$1
 if victoria-metrics --help 2>&1 | grep -q opentelemetry || [ -x "$folder/victoria-metrics" ]; then exit 0; fi
-command -v apt-get >/dev/null && [ -f /usr/share/keyrings/debian-archive-keyring.gpg ] || exit 0
+keys=/usr/share/keyrings/debian-archive-keyring.gpg
+command -v apt-get >/dev/null && [ -f $keys ] || exit 0
+# Where this machine gets Debian from.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/$') || exit 0
 mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
 cd "$folder"
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" > sources.list
+echo "deb [signed-by=$keys] $mirror trixie main" > sources.list
 apt() {
     apt-get -qq -o Dir::Etc::sourcelist="$PWD/sources.list" -o Dir::Etc::sourceparts=/dev/null \
         -o Dir::State::lists="$PWD/lists" -o Dir::Cache="$PWD/cache" -o Acquire::Languages=none \

@@ -63,7 +63,7 @@ class _Hub(NamedTuple):
         return response.body
 
     def agent_state(self) -> _AgentState:
-        """What the hub has of this node."""
+        """Return the state of this node at the hub."""
         return decode_response(self.get("/api/v1/agent"), _AgentState)
 
 

@@ -317,4 +317,4 @@ def _notice(text: str) -> None:
 
 
 _BEFORE_FIRST_START = (_add_token, _add_user, _join_command, wheelhouse.run_wheelhouse)
-"""What is done before a hub has run; the others need its state."""
+"""Actions that work before a hub has run; the others need its state."""

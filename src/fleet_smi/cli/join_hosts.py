@@ -37,7 +37,7 @@ exit
 
 
 class JoinPlan(Struct, frozen=True, kw_only=True):
-    """What is run on each host, and how."""
+    """The command for each host, and how it is run."""
 
     script: bytes
     url: str
@@ -63,7 +63,7 @@ class JoinPlan(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a host, in one line."""
+    """The outcome of one host, as one line."""
 
     host: str
     is_good: bool

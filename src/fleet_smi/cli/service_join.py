@@ -1,4 +1,4 @@
-"""Let a node join before its service is installed: a refusal is told to whoever installs it."""
+"""Let a node join before its service is installed: the person who installs it sees a refusal."""
 
 from collections.abc import Sequence
 

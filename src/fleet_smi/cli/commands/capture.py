@@ -79,7 +79,7 @@ def _write(out: str | None, text: str) -> None:
 
 
 def _review(capture: "CaptureFile") -> list[str]:
-    """Return what is in the file, for whoever decides whether to send it."""
+    """Return what is in the file, for the person who decides whether to send it."""
     readings = capture.samples[-1].readings
     read = [name for name, reading in readings.items() if reading.outcome == "ok"]
     failed = [
