@@ -71,7 +71,7 @@ def install_command(extra: str) -> str:
 def _requirement_with_origin(extra: str) -> str:
     """The requirement, with the wheel or the clone that this was installed from, if from one.
 
-    pip adds an extra to what is installed; the installers of applications install anew.
+    pip adds an extra to what is installed; the installers of applications reinstall.
     """
     import json
     from importlib.metadata import PackageNotFoundError, distribution

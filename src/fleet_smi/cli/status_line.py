@@ -25,7 +25,7 @@ FIELDS = (
     "first_free",
     "place",
 )
-"""What may be written in braces; docs/commands.md says what each is."""
+"""The fields of a template; docs/commands.md describes each."""
 UNKNOWN = "-"
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _SPEC = re.compile(r"(?:([^{}]?)([<>^]))?([0-9]{0,2})")

@@ -100,7 +100,7 @@ def _download(
 
 
 def describe(wheels: Iterable["WheelFile"]) -> list[str]:
-    """What nodes can install: one line per project and platform."""
+    """List the stored wheels: one line per project and platform."""
     lines: dict[str, list[str]] = {}
     for wheel in wheels:
         name, version, python, _, platform = wheel.name.removesuffix(".whl").split("-")

@@ -67,7 +67,7 @@ _READERS: dict[int, Callable[[int], Any]] = {
     _READ.index("sm_clock_mhz"): int,
     THROTTLE: throttle_reasons,
 }
-"""What the columns have as numbers that are no floats."""
+"""Conversions of the columns whose values are not floats."""
 _FIRST_SIZE = 16
 
 

@@ -13,7 +13,7 @@ from fleet_smi.model.verdict.thresholds import Thresholds
 
 
 class LiveNode:
-    """What a node has at one moment, without a snapshot or the text of a verdict.
+    """The state of a node at one moment, without a snapshot or the text of a verdict.
 
     While `facts` is the same, nothing differs but figures and verdicts. `reported_at` is when the
     latest sample was taken, by the hub's clock.

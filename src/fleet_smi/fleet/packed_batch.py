@@ -98,7 +98,7 @@ class PackedBatch:
         return counts
 
     def has_gpus(self, count: int) -> Flags:
-        """Return which reports have columns of so many GPUs, or none of GPUs."""
+        """Return which reports have columns of this number of GPUs, or none of GPUs."""
         has_gpus: Flags = (self.gpu_count == count) | (self.sent & _GPU_MASK == 0)
         return has_gpus
 
@@ -157,6 +157,6 @@ class PackedBatch:
 
 
 def _ranges(starts: Positions, counts: NDArray[np.int64]) -> Positions:
-    """Return the numbers from each start on, so many of each."""
+    """Return consecutive numbers from each start, `counts` of each."""
     before = counts.cumsum() - counts
     return np.repeat(starts - before, counts) + np.arange(counts.sum())

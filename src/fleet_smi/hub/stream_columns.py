@@ -83,7 +83,7 @@ class StreamColumns:
 
 
 class _SentFigures:
-    """What was sent of the nodes that have places in some columns.
+    """The figures last sent of the nodes that have places in some columns.
 
     `_numbers` are those of the nodes in the stream, 0 where nothing was sent.
     """

@@ -28,7 +28,7 @@ from fleet_smi.errors import Unmet
 _OWN = "fleet-smi"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can have
 _FILE_MODE = 0o100644 << 16
-# What an installer has written: it was not in the wheel, or is written anew.
+# Files of an installer: it was not in the wheel, or is written again.
 _INSTALLERS = ("RECORD", "WHEEL", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 _PURE = "Wheel-Version: 1.0\nGenerator: fleet-smi\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 

@@ -103,7 +103,7 @@ class MetricExporter:
         """`folder` is for what could not be sent yet."""
         self.name = name
         self.own_metrics: Callable[[], OwnMetrics] = lambda: OwnMetrics(self.counts())
-        """What is sent about the hub itself; the server adds what it knows."""
+        """Metrics of the hub itself; the server adds its own."""
         self._hub = hub
         self._encoder, self._compress = output
         self._interval_seconds = interval_seconds

@@ -23,7 +23,7 @@ def _none_rejected(_answer: bytes) -> tuple[int, str]:
 
 
 class HttpProtocol(NamedTuple):
-    """What is particular to one protocol over HTTP.
+    """The specifics of one protocol over HTTP.
 
     `is_temporary` tells by its status whether a request that failed is to be sent again, and
     `rejected_samples` reads from the answer to a successful one how many samples were refused
@@ -44,7 +44,7 @@ class Unavailable(Exception):
 
 
 class Rejected(Exception):
-    """The receiver will never take this request, or so many of its samples."""
+    """The receiver rejects this request, or some of its samples, for good."""
 
     def __init__(self, message: str, samples: int | None = None) -> None:
         super().__init__(message)
