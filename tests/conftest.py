@@ -38,6 +38,8 @@ def pytest_configure() -> None:
     for name in (*(setting.environment_variable for setting in SETTINGS), "FLEET_SMI_CONFIG"):
         os.environ.pop(name, None)
     os.environ["XDG_CONFIG_HOME"] = MISSING_FOLDER
+    # Nor a hub that runs on this machine: as root its queue, token and nodes would be found.
+    os.environ["FLEET_SMI_HUB_STATE"] = MISSING_FOLDER
     # Agents of tests run side by side, and none must serve the users of this machine.
     os.environ["FLEET_SMI_AGENT_SOCKET"] = "off"
     for name in ("COLUMNS", "NO_COLOR", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"):

@@ -9,7 +9,7 @@ import pytest
 
 from sim.scenario import Scenario, SimGpu
 from tests.cli.program import assert_error_line, run_fleet_smi
-from tests.machines import MISSING_FOLDER, wait_until
+from tests.machines import wait_until
 from tests.node.leases.held import held_uuids
 from tests.sim.fixtures import Simulated
 
@@ -17,7 +17,6 @@ from tests.sim.fixtures import Simulated
 @pytest.fixture
 def env(simulated: Simulated, tmp_path: Path) -> dict[str, str]:
     return simulated(Scenario(gpus=[SimGpu()])) | {
-        "FLEET_SMI_HUB_STATE": MISSING_FOLDER,  # not the queue of a hub that root runs here
         "FLEET_SMI_NODE_LEASE_DIR": str(tmp_path / "leases"),
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }

@@ -13,7 +13,7 @@ from fleet_smi.node.bindings.lease_files import own_name
 from fleet_smi.paths import user_name
 from sim.scenario import GIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.cli.program import assert_error_line, run_fleet_smi, run_gpus
-from tests.machines import MISSING_FOLDER, UserProcesses, wait_until
+from tests.machines import UserProcesses, wait_until
 from tests.node.file_trees import Content, drm_card, write_tree
 from tests.node.leases.held import held_uuids
 from tests.sim.fixtures import Simulated
@@ -35,9 +35,7 @@ def env(people: UserProcesses, simulated: Simulated, lease_dir: Path) -> dict[st
         memory_used=10 * GIB, util_gpu=90, processes=[SimProcess(pid=people.start(), memory=GIB)]
     )
     machine = Scenario(gpus=[busy, SimGpu(), SimGpu(), SimGpu(memory_total=24 * GIB)])
-    # A hub that root runs on this machine would be asked for its queue.
-    no_hub = {"FLEET_SMI_HUB_STATE": MISSING_FOLDER}
-    return simulated(machine) | no_hub | {"FLEET_SMI_NODE_LEASE_DIR": str(lease_dir)}
+    return simulated(machine) | {"FLEET_SMI_NODE_LEASE_DIR": str(lease_dir)}
 
 
 @pytest.fixture

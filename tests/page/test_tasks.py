@@ -9,6 +9,7 @@ from tests.server.threaded_hub import ThreadedHub
 
 FOCUSED = """() => {
     const on = document.activeElement;
+    if (on.matches("body, main, dialog")) return "";  // no control, whatever text it contains
     return `${on.getAttribute("aria-label") ?? ""} ${on.textContent}`.replace(/\\s+/g, " ").trim();
 }"""
 
@@ -101,7 +102,7 @@ def test_a_machine_is_added(lab: ThreadedHub, page: Page) -> None:
     expect(page.get_by_role("link", name="Setup")).to_be_visible()
     _palette(page, "Add a machine")
     expect(page.get_by_role("button", name="Create join command")).to_be_visible()
-    _tab_to(page, "Create join command", 20)
+    _tab_to(page, "Create join command", 1)  # the palette leads into the view, not past its end
     page.keyboard.press("Enter")
     expect(page.locator("code").filter(has_text="| fleet-smi agent")).to_be_visible()
 
