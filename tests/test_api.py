@@ -14,6 +14,7 @@ import pytest
 import fleet_smi
 from fleet_smi import api
 from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.local import SharedFleet
 from fleet_smi.node.reader import Reader
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimInstance, SimProcess
 from tests.machines import SimulatedMachine, UserProcesses, wait_until
@@ -31,7 +32,7 @@ def own_machine(
         SimGpu(memory_used=4 * MIB, temperature=30),
     ]
     machine.set_scenario(Scenario(gpus=gpus))
-    own = api._LocalMachine()
+    own = SharedFleet()
     monkeypatch.setattr(api, "_machine", own)
 
 

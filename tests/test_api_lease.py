@@ -8,6 +8,7 @@ import pytest
 import fleet_smi
 from fleet_smi import api
 from fleet_smi.errors import Unmet, UsageError
+from fleet_smi.local import SharedFleet
 from sim.scenario import Scenario, SimGpu
 from tests.machines import SimulatedMachine
 from tests.node.leases.held import held_uuids
@@ -18,7 +19,7 @@ def lease_dir(machine: SimulatedMachine, tmp_path: Path, monkeypatch: pytest.Mon
     """A machine with two free GPUs, and leases of its own."""
     machine.set_scenario(Scenario(gpus=[SimGpu(), SimGpu()]))
     monkeypatch.setenv("FLEET_SMI_NODE_LEASE_DIR", str(tmp_path / "leases"))
-    monkeypatch.setattr(api, "_machine", api._LocalMachine())
+    monkeypatch.setattr(api, "_machine", SharedFleet())
     yield tmp_path / "leases"
     if api._machine._fleet is not None:
         api._machine._fleet.close()

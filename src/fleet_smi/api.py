@@ -5,9 +5,9 @@ neither a hung driver nor a fork of your program affects it. Earlier samples are
 a program that calls repeatedly also learns which GPUs are only held.
 """
 
+import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,46 +17,22 @@ from fleet_smi import config
 from fleet_smi.client.hub import HubClient, Moment
 from fleet_smi.client.tables import JobTable, PeriodTable, SeriesTable, UsageTable
 from fleet_smi.errors import Unmet, UsageError
-from fleet_smi.local import LocalFleet
+from fleet_smi.local import SharedFleet
 from fleet_smi.model.candidates import Candidate, GpuRequest
 from fleet_smi.model.fleet import FleetView, JudgedGpu
 from fleet_smi.model.people import Person
 from fleet_smi.model.select import check_request, find_offer, require_offer
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import MIB, parse_memory
-from fleet_smi.node.reader import Reader
-from fleet_smi.node.reader_process import spawn_worker
 
 if TYPE_CHECKING:
     from fleet_smi.node.leasing import LeaseTaker
 
+logger = logging.getLogger(__name__)
 __all__ = ["Fleet", "available_gpus", "free", "gpu_info", "gpus", "lease", "snapshot"]
 
 
-class _LocalMachine:
-    """The local fleet, opened on first use; its reader serves one thread at a time."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._fleet: LocalFleet | None = None
-        # A forked child must not use the pipes of its parent's reader.
-        os.register_at_fork(after_in_child=self._reset)
-
-    def fleet(self) -> LocalFleet:
-        """Return the fleet; the caller holds the lock if it reads."""
-        if self._fleet is None:
-            # Not a fork: the user's program may have threads, or CUDA in it.
-            self._fleet = LocalFleet(config.load(), Reader(spawn_worker))
-        return self._fleet
-
-    def _reset(self) -> None:
-        # A new lock too: another thread may have held the old one at the fork.
-        if self._fleet is not None:
-            self._fleet.detach()
-        self.lock, self._fleet = threading.Lock(), None
-
-
-_machine = _LocalMachine()
+_machine = SharedFleet()
 
 
 def snapshot() -> Snapshot:
@@ -103,19 +79,27 @@ def lease(
     model: str | None = None,
     timeout: float | None = None,
     note: str | None = None,
+    ignore_bookings: bool = False,
 ) -> Iterator[tuple[Candidate, ...]]:
     """Take `n` free GPUs of this machine for a block, as `fleet-smi run` does for a command.
 
     Wait for them as long as it takes, or `timeout` seconds and then raise `fleet_smi.errors.Unmet`
-    (0: do not wait). Nobody else who takes leases gets them meanwhile. Set CUDA_VISIBLE_DEVICES
-    before CUDA is used: `",".join(gpu.uuid for gpu in gpus)`.
+    (0: do not wait). Nobody else who takes leases gets them meanwhile. On a machine of a hub, in
+    turn with all who wait there, and without what others have booked, unless `ignore_bookings`; a
+    hub that is away is logged, and stops nothing. Set CUDA_VISIBLE_DEVICES before CUDA is used:
+    `",".join(gpu.uuid for gpu in gpus)`.
     """
-    with _lease_taker(n, min_free, model, note) as (taker, _):
-        leased = taker.wait(timeout, lambda _: None)
+    from fleet_smi.queue_turn import Messages, TurnOptions, take_in_turn
+
+    options = TurnOptions(timeout, note=note, ignore_bookings=ignore_bookings)
+    messages = Messages(lambda _: None, logger.warning)
+    with _lease_taker(n, min_free, model, note) as (taker, request):
+        leased, finish = take_in_turn(config.load(), taker, request, options, messages)
         try:
             yield leased.candidates
         finally:
             leased.release()
+            finish()
 
 
 @contextmanager
@@ -172,6 +156,7 @@ class Fleet:
         model: str | None = None,
         timeout: float | None = None,
         note: str | None = None,
+        ignore_bookings: bool = False,
     ) -> Iterator[tuple[Candidate, ...]]:
         """Take `n` GPUs of this machine for a block, in turn with all who wait at the hub.
 
@@ -182,7 +167,8 @@ class Fleet:
         from fleet_smi.queue_place import Deadline, QueuePlace, run_request, take_offered
 
         with _lease_taker(n, min_free, model, note) as (taker, request):
-            place = QueuePlace(self._acting_client(), run_request(request, taker, note=note))
+            wanted = run_request(request, taker, note=note, ignore_bookings=ignore_bookings)
+            place = QueuePlace(self._acting_client(), wanted)
             try:
                 leased = take_offered(place, taker, Deadline(timeout), lambda _: None)
             finally:

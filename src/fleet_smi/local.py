@@ -1,9 +1,12 @@
 """This machine as a fleet of one node: sampled and judged in this process, without a hub."""
 
+import os
+import threading
 import time
 from typing import TYPE_CHECKING
 
 from fleet_smi.config import Settings
+from fleet_smi.config import load as load_settings
 from fleet_smi.fleet.one_machine import OneMachine
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
@@ -98,3 +101,26 @@ class LocalFleet:
     def close(self) -> None:
         """Stop the reader."""
         self._sampler.close()
+
+
+class SharedFleet:
+    """A local fleet for a whole program, opened on first use; it serves one thread at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._fleet: LocalFleet | None = None
+        # A forked child must not use the pipes of its parent's reader.
+        os.register_at_fork(after_in_child=self._reset)
+
+    def fleet(self) -> LocalFleet:
+        """Return the fleet; the caller holds the lock if it reads."""
+        if self._fleet is None:
+            # Not a fork: the user's program may have threads, or CUDA in it.
+            self._fleet = LocalFleet(load_settings(), Reader(spawn_worker))
+        return self._fleet
+
+    def _reset(self) -> None:
+        # A new lock too: another thread may have held the old one at the fork.
+        if self._fleet is not None:
+            self._fleet.detach()
+        self.lock, self._fleet = threading.Lock(), None

@@ -1,6 +1,5 @@
 """`fleet-smi login` and `logout`, and the way that commands act as a person, on a real hub."""
 
-import argparse
 import os
 import pty
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_smi.cli.acting import acting_client
+from fleet_smi.acting import acting_client
 from fleet_smi.client.login_file import LoginFile
 from fleet_smi.errors import Refused, UsageError
 from tests.cli.program import assert_error_line, run_fleet_smi
@@ -155,7 +154,7 @@ def act_as(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], hub: str | None
         monkeypatch.delenv(name)
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    with closing(acting_client(argparse.Namespace(hub=hub))) as client:
+    with closing(acting_client(hub)) as client:
         found = client.session().person
     assert found is not None
     return found

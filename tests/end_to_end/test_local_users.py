@@ -19,14 +19,13 @@ from tests.machines import require_root, wait_until
 # Python itself may be in a folder that only root can enter: all is imported as root.
 ASK = """\
 import os, sys
-from argparse import Namespace
 import msgspec
-from fleet_smi.cli.acting import acting_client
+from fleet_smi.acting import acting_client
 
-acting_client(Namespace()).session()
+acting_client().session()
 if len(sys.argv) > 1:
     os.setuid(int(sys.argv[1]))
-print(msgspec.json.encode(acting_client(Namespace()).session()).decode())
+print(msgspec.json.encode(acting_client().session()).decode())
 """
 
 

@@ -142,6 +142,14 @@ def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) ->
     assert line(patient).startswith("got ")
 
 
+LEASE = """
+import sys, fleet_smi
+with fleet_smi.lease(1, timeout={timeout}) as gpus:
+    print("got", gpus[0].index, flush=True)
+    sys.stdin.readline()
+"""
+
+
 def test_a_job_leaves_what_others_have_booked_unless_it_is_told_to_ignore_that(jobs: Jobs) -> None:
     hub: LoopbackHub = jobs.hub  # type: ignore[attr-defined]
     # On the machine of the hub, its user is an administrator.
@@ -154,10 +162,34 @@ def test_a_job_leaves_what_others_have_booked_unless_it_is_told_to_ignore_that(j
     none = run_fleet_smi("run", "--nowait", "--", "true", env=jobs.env)
     assert none.returncode == 1
     assert "1 booked by maria" in none.stderr
+
+    # So does every other way to take a lease here.
+    held = run_fleet_smi("free", "--hold", "5m", env=jobs.env)
+    assert (held.returncode, held.stdout) == (1, "")
+    assert "1 booked by maria" in held.stderr
+    program = jobs.start_program(LEASE.format(timeout=0), {})
+    assert "1 booked by maria" in program.communicate()[1]
+    ignoring = jobs.start_program(LEASE.format(timeout="0, ignore_bookings=True"), {})
+    assert line(ignoring) == "got 1"
+    ignoring.communicate("\n")
+    held = run_fleet_smi("free", "--hold", "5m", "--ignore-bookings", env=jobs.env)
+    assert held.stdout == "1\n", held.stderr
+    assert run_fleet_smi("release", env=jobs.env).returncode == 0
     second = jobs.start("--ignore-bookings")
     assert line(second) == "got 1"
     listed = run_fleet_smi("reserve", "list", "--hub", hub.url, env=hub.env).stdout
     assert "maria" in listed
+
+    # While the hub is away its bookings are not known, and nobody is stopped.
+    first.communicate("\n")
+    second.communicate("\n")
+    hub.program.kill()
+    held = run_fleet_smi("free", "-n", "1", "--hold", "5m", env=jobs.env)
+    assert (held.returncode, held.stdout) == (0, "0\n"), held.stderr
+    assert "waiting on this machine alone" in held.stderr
+    program = jobs.start_program(LEASE.format(timeout=0), {})
+    assert line(program) == "got 1"
+    assert "waiting on this machine alone" in program.communicate("\n")[1]
 
 
 def test_what_no_node_could_ever_meet_is_refused_at_once(jobs: Jobs) -> None:

@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fleet_smi import paths
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from fleet_smi.config import Settings
     from fleet_smi.fleet.delivery import Source
     from fleet_smi.fleet.polled import ShowPartial
-    from fleet_smi.hub.state_folder import RunningHub
     from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.model.closing import Closing
     from fleet_smi.model.fleet import FleetView
@@ -204,7 +202,7 @@ def hub_client(args: argparse.Namespace) -> "HubClient":
 
 def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient":
     """Return a client of the hub; a user's own hub needs neither token nor fingerprint."""
-    from fleet_smi.cli.acting import find_login, is_token_named, login_client
+    from fleet_smi.acting import find_login, is_token_named, login_client, own_hub_client
     from fleet_smi.client.hub import HubClient
 
     client = settings.client
@@ -221,43 +219,6 @@ def _client(settings: "Settings", *, own_if_unnamed: bool = False) -> "HubClient
         hint = "; the hub of this machine is root's: use sudo" if needs_root else ""
         raise UsageError(f"no hub given: use --hub URL, or set client.hub in fleet-smi.toml{hint}")
     return HubClient(client.hub, token=client.read_token(), fingerprint=client.fingerprint)
-
-
-def own_hub_client(settings: "Settings") -> "HubClient | None":
-    """Return a client of the hub that this user runs here, unless another hub or token is set."""
-    from pathlib import Path
-
-    from fleet_smi.cli.acting import is_token_named
-    from fleet_smi.client.hub import HubClient
-    from fleet_smi.hub.state_folder import read_local_admin_token, read_running_hub
-
-    folder, url = Path(settings.hub.state), settings.client.hub
-    own = read_running_hub(folder)
-    if own is None or (url is not None and not _is_own(url, own, settings.hub.hosts)):
-        return None
-    # Whatever token is set for this hub: who can read its state folder is its admin. By the
-    # address of this machine, so that the token reaches no other.
-    admin = None if is_token_named() else read_local_admin_token(folder)
-    if admin is not None:
-        return HubClient(own.local_url, token=admin, fingerprint=own.fingerprint)
-    if url is not None:
-        return None
-    client = settings.client
-    return HubClient(own.local_url, token=client.read_token(), fingerprint=client.fingerprint)
-
-
-def _is_own(url: str, own: "RunningHub", hosts: Sequence[str]) -> bool:
-    """Whether the URL is that of the user's own hub, directly or through its proxy (`hosts`)."""
-    from fleet_smi.client.connection import parse_hub_url
-    from fleet_smi.config.ip_addresses import is_loopback
-
-    scheme, host, port, _ = parse_hub_url(url)
-    own_scheme, own_host, own_port, _ = parse_hub_url(own.url)
-    if host in hosts:
-        return True
-    # Another port of this machine may be another hub.
-    is_here = is_loopback(host) or host in (own_host, parse_hub_url(own.local_url)[1])
-    return (scheme, port) == (own_scheme, own_port) and is_here
 
 
 class HubFleet:

@@ -7,7 +7,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from fleet_smi.cli.hub_presence import may_have_hub
 from fleet_smi.cli.job_environment import (
     DOCKER,
     docker_devices,
@@ -17,6 +16,7 @@ from fleet_smi.cli.job_environment import (
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import LeaseKeeper, WaitMessages, say
 from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
+from fleet_smi.queue_turn import Messages, Turn, TurnOptions, take_in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,12 +101,13 @@ def take_and_run(
     taker = LeaseTaker(folder, fleet.view, fleet.thresholds, wanted, details, started_at)
     show = WaitMessages(wanted.request.count)
     # Started by `run --on`, it has had its turn in the queue already.
-    if getattr(args, "remote", None) is not None or not may_have_hub(args, settings):
-        leased, finish = taker.wait(options.timeout_seconds, show), None
+    if getattr(args, "remote", None) is not None:
+        turn = Turn(taker.wait(options.timeout_seconds, show))
     else:
-        from fleet_smi.cli.queue_wait import take_in_turn
-
-        leased, finish = take_in_turn(args, taker, wanted, options, show)
+        turn = take_in_turn(
+            settings, taker, wanted.request, _turn_options(args, options), Messages(show, say)
+        )
+    leased = turn.leased
     fleet.close()
     environment = job_environment(leased.candidates, os.environ, uuid=options.uuid)
     command = options.command
@@ -138,6 +139,15 @@ def take_and_run(
         return _NOT_EXECUTABLE << 8
     finally:
         keeper.release()
-        if finish is not None:
-            finish()
+        turn.finish()
     return status
+
+
+def _turn_options(args: argparse.Namespace, options: JobOptions) -> TurnOptions:
+    return TurnOptions(
+        options.timeout_seconds,
+        options.max_hours,
+        options.note,
+        options.ignore_bookings,
+        getattr(args, "hub", None),
+    )

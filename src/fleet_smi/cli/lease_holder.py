@@ -6,8 +6,9 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
+from fleet_smi import config
 from fleet_smi.cli.devices import cuda_devices
 from fleet_smi.cli.lease_keeper import LeaseKeeper, say
 from fleet_smi.cli.local_fleet import open_local_fleet, start_reader
@@ -25,9 +26,18 @@ from fleet_smi.node.leasing import (
     open_lease_folder,
     take_named,
 )
+from fleet_smi.queue_turn import Messages, TurnOptions, take_in_turn
 
 _CHECK_SECONDS = 2.0
 _MAX_HOLD_SECONDS = 86_400.0
+
+
+class _Held(NamedTuple):
+    """Leases to keep, the processes that they are for, and what to do once they are released."""
+
+    locks: Iterable[LeaseLock]
+    pids: Iterable[int]
+    finish: Callable[[], None] = lambda: None
 
 
 def hold_free(args: argparse.Namespace) -> int:
@@ -39,23 +49,23 @@ def hold_free(args: argparse.Namespace) -> int:
         count=args.count or 1,
         min_free_bytes=parse_memory(args.min_free),
         model=args.model,
-        policy=args.policy,
         vendor=args.vendor,
-        max_used_percent=args.max_used,
         cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
     until = time.time() + seconds
     details = lease_details("fleet-smi free --hold", None, until, "hold")
 
-    def take(folder: int) -> tuple[Iterable[LeaseLock], Iterable[int]]:
+    def take(folder: int) -> _Held:
         fleet = open_local_fleet(start_reader(), full=False)
         taker = LeaseTaker(
             folder, fleet.view, fleet.thresholds, LeaseOptions(request), details, time.time()
         )
-        leased = taker.wait(0.0, lambda _: None)
+        options = TurnOptions(0.0, ignore_bookings=args.ignore_bookings)
+        messages = Messages(lambda _: None, say)
+        leased, finish = take_in_turn(config.load(), taker, request, options, messages)
         fleet.close()
         print(",".join(cuda_devices(leased.candidates, uuid=args.uuid)), flush=True)
-        return leased.locks, ()
+        return _Held(leased.locks, (), finish)
 
     return _hold_in_background(take, details, until)
 
@@ -63,7 +73,7 @@ def hold_free(args: argparse.Namespace) -> int:
 def claim(pid: int | None, note: str | None) -> int:
     """Lease the GPUs of one process of this user, or of all; until these processes end."""
 
-    def take(folder: int) -> tuple[Iterable[LeaseLock], Iterable[int]]:
+    def take(folder: int) -> _Held:
         fleet = open_local_fleet(start_reader(), full=False)
         view = fleet.view()
         fleet.close()
@@ -73,7 +83,7 @@ def claim(pid: int | None, note: str | None) -> int:
             raise Unmet("somebody else was faster: see `fleet-smi leases`")
         for uuid in locks:
             print(uuid, flush=True)
-        return locks.values(), {each for uuid in locks for each in used[uuid]}
+        return _Held(locks.values(), {each for uuid in locks for each in used[uuid]})
 
     details = lease_details("fleet-smi claim", note, None, "claim")
     return _hold_in_background(take, details, None)
@@ -107,7 +117,7 @@ def _used_by(view: FleetView, pid: int | None) -> Mapping[str, set[int]]:
 
 
 def _hold_in_background(
-    take: Callable[[int], tuple[Iterable[LeaseLock], Iterable[int]]],
+    take: Callable[[int], _Held],
     details: Details,
     until: float | None,
 ) -> int:
@@ -115,8 +125,6 @@ def _hold_in_background(
 
     The kernel names the process that has taken a lock: it must be the one that stays.
     """
-    from fleet_smi import config
-
     path = config.load().node.lease_dir
     folder = open_lease_folder(path)
     if warning := container_warning(path):
@@ -132,7 +140,7 @@ def _hold_in_background(
 
 
 def _become_holder(
-    take: Callable[[int], tuple[Iterable[LeaseLock], Iterable[int]]],
+    take: Callable[[int], _Held],
     details: Details,
     until: float | None,
     folder: int,
@@ -141,8 +149,8 @@ def _become_holder(
     code = 70
     try:
         os.setsid()
-        locks, pids = take(folder)
-        watched = [os.pidfd_open(pid) for pid in pids]
+        held = take(folder)
+        watched = [os.pidfd_open(pid) for pid in held.pids]
         code = 0
         sys.stdout.flush()
         null = os.open(os.devnull, os.O_RDWR)
@@ -150,7 +158,8 @@ def _become_holder(
             os.dup2(null, descriptor)
         os.write(report, b"\0")
         os.close(report)
-        _keep(LeaseKeeper(folder, locks, details, None), until, watched)
+        _keep(LeaseKeeper(folder, held.locks, details, None), until, watched)
+        held.finish()
     except FleetError as error:
         say(str(error))
         code = 2 if isinstance(error, UsageError) else 1

@@ -180,11 +180,11 @@ def _has_choice(on: str) -> bool:
 
 def _offering_client(args: argparse.Namespace) -> "tuple[HubClient, bool]":
     """Return a client, and whether it is this user's own: without a login, to view will do."""
-    from fleet_smi.cli.acting import acting_client
+    from fleet_smi.acting import acting_client
     from fleet_smi.cli.fleet_source import hub_client
 
     try:
-        return acting_client(args), True
+        return acting_client(args.hub), True
     except Refused as nobody:
         try:
             return hub_client(args), False

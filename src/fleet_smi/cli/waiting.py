@@ -9,10 +9,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fleet_smi import config
+from fleet_smi.acting import acting_client, may_have_hub
 from fleet_smi.cli import fleet_source
-from fleet_smi.cli.acting import acting_client
 from fleet_smi.cli.devices import candidate_labels, cuda_devices
-from fleet_smi.cli.hub_presence import may_have_hub
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import WaitMessages, say
 from fleet_smi.errors import Refused, Unmet, UsageError
@@ -43,7 +42,7 @@ def wait(args: argparse.Namespace) -> Met:
     where = _checked_where(args.on)
     request = replace(lease_options(args).request, same_node=True)
     show = WaitMessages(request.count)
-    if not (args.here or args.ssh or args.dir) and may_have_hub(args, config.load()):
+    if not (args.here or args.ssh or args.dir) and may_have_hub(config.load(), args.hub):
         anywhere = replace(request, cuda_visible_devices=None)
         try:
             return _in_queue(args, anywhere, where, timeout, show)
@@ -81,7 +80,7 @@ def _in_queue(
         max_hours=args.max_hours,
         note=args.note,
     )
-    place = QueuePlace(acting_client(args), wanted)
+    place = QueuePlace(acting_client(args.hub), wanted)
     try:
         return _from_row(wait_for_offer(place, timeout, show))
     finally:

@@ -53,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--same-node", action="store_true", help="all GPUs on one node")
     add("--uuid", action="store_true", help="print UUIDs instead of indices")
     add("--hold", metavar="TIME", help="lease them for this long, like 5m, until your job starts")
+    bookings_help = "with --hold: also GPUs that somebody has booked"
+    add("--ignore-bookings", action="store_true", help=bookings_help)
     add("--ssh-line", action="store_true", help="print an ssh command that opens a shell there")
     add("-v", "--why", action="store_true", help="explain why each GPU is offered or not")
     add("--json", action="store_true", help="offered and rejected GPUs, as JSON")
@@ -106,7 +108,9 @@ def _hold(args: argparse.Namespace) -> int:
     """Lease the best free GPUs of this machine for a while, and print them."""
     elsewhere = args.hub or args.ssh or args.dir or args.replay or args.at
     if elsewhere or args.ssh_line or args.json or args.why:
-        raise UsageError("--hold leases GPUs of this machine: without a hub, --ssh, --json or -v")
+        raise UsageError("--hold leases GPUs of this machine: without --hub, --ssh, --json or -v")
+    if args.policy != "free":
+        raise UsageError("--hold leases GPUs that nobody uses: without --policy")
     from fleet_smi.cli import lease_holder
 
     return lease_holder.hold_free(args)

@@ -120,7 +120,7 @@ def _address(
     args: argparse.Namespace, settings: "Settings", client: "HubClient"
 ) -> tuple[str, str | None]:
     """The hub's URL for nodes and its pin: of the hub on this machine, else as it is used here."""
-    from fleet_smi.cli.fleet_source import own_hub_client
+    from fleet_smi.acting import own_hub_client
 
     if own_hub_client(settings) is None:
         return args.url or client.url, client.fingerprint

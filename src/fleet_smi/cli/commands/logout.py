@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Revoke the token at the hub, and forget it whether or not the hub answers."""
     from fleet_smi import config
-    from fleet_smi.cli.acting import find_login, login_client
+    from fleet_smi.acting import find_login, login_client
     from fleet_smi.cli.lease_keeper import say
     from fleet_smi.client.login_file import LoginFile
     from fleet_smi.paths import login_file

@@ -89,9 +89,9 @@ def _access(args: argparse.Namespace) -> "FleetAccess":
         fleet_source.require_answer(fleet)
         return found
 
-    from fleet_smi.cli.acting import acting_client
+    from fleet_smi.acting import acting_client
 
-    act = partial(acting_client, args) if args.allow_actions else None
+    act = partial(acting_client, args.hub) if args.allow_actions else None
     return FleetAccess(view, fleet.thresholds, hub=hub, act=act)
 
 

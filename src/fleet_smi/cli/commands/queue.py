@@ -37,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _client(args: argparse.Namespace) -> "HubClient":
     """Return a client of this person; to look, any that may see the fleet."""
-    from fleet_smi.cli.acting import acting_client
+    from fleet_smi.acting import acting_client
 
     try:
-        return acting_client(args)
+        return acting_client(args.hub)
     except Refused:
         if args.action is not None:
             raise

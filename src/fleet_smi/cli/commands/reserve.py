@@ -90,10 +90,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _hub(args: argparse.Namespace) -> "HubClient":
     """Return a client that acts as this user; to look, any client of the hub will do."""
-    from fleet_smi.cli.acting import acting_client
+    from fleet_smi.acting import acting_client
 
     try:
-        return acting_client(args)
+        return acting_client(args.hub)
     except Refused:
         if args.action == "list" or (args.action is None and args.node is None):
             return fleet_source.hub_client(args)
