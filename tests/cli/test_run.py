@@ -186,7 +186,7 @@ def test_a_killed_supervisor_frees_the_gpu_and_the_job_runs_on(
 def test_a_lost_lease_is_taken_again(start: Start, lease_dir: Path) -> None:
     job = start("--gpu-ids", "1")
     assert first_line(job) == "1"
-    file = lease_dir / own_name(UUID.format(1), os.geteuid(), 0)
+    file = lease_dir / own_name(UUID.format(1), os.geteuid())
     file.unlink()
     wait_until(lambda: held_uuids(lease_dir) == [UUID.format(1)])
     assert job.poll() is None

@@ -97,7 +97,7 @@ def test_a_lease_that_somebody_else_takes_while_the_job_runs_does_not_end_the_jo
     pid = int(first_line(job))
     job.send_signal(signal.SIGSTOP)
     # An administrator cleans up, and the next one is faster than the supervisor.
-    (computer.leases / own_name(UUID.format(0), os.geteuid(), 0)).unlink()
+    (computer.leases / own_name(UUID.format(0), os.geteuid())).unlink()
     folder = open_folder(str(computer.leases))
     other = try_take(folder, UUID.format(0), {"command": "other"})
     assert other is not None

@@ -18,6 +18,7 @@ from fleet_smi.node.bindings import lease_files, lease_locks
 from fleet_smi.node.bindings.lease_locks import LeaseLock
 from fleet_smi.node.bindings.lease_queue import Ticket, Waiter, waiters_ahead
 from fleet_smi.node.bindings.proc_files import in_pid_namespace
+from fleet_smi.node.waiting_patience import WaitingPatience
 
 _POLL_SECONDS = 1.0
 _POLL_SECONDS_PER_PLACE = 0.25
@@ -97,6 +98,7 @@ class LeaseTaker:
         self._viewed_from = started_at
         self._ticket: Ticket | None = None
         self._ahead: list[Waiter] = []
+        self._patience = WaitingPatience()
         self.reason = ""
         """Why the last attempt took nothing."""
 
@@ -137,7 +139,8 @@ class LeaseTaker:
     def attempt(self, among: frozenset[str] | None = None) -> Leased | None:
         """Take the GPUs now; `None` where that is not possible, with the `reason`.
 
-        With `among`, only GPUs of these UUIDs.
+        With `among`, only GPUs of these UUIDs, which the hub offers: its queue counts then, and
+        not the one of this machine.
         """
         view = self._visible_view()
         offer = self._offer(view)
@@ -146,10 +149,12 @@ class LeaseTaker:
             if len(named) < self._options.request.count:
                 self.reason = "what the hub offered is not free here"
                 return None
-            offer = replace(offer, offered=tuple(named), unmet=None)
+            return self._lock(self._in_order(tuple(named)))
         if self._ticket is None and (offer.unmet or waiters_ahead(self._folder, None)):
             self._join_queue(view)
-        self._ahead = waiters_ahead(self._folder, self._ticket) if self._ticket else []
+        free = frozenset(each.uuid for each in offer.offered)
+        ahead = waiters_ahead(self._folder, self._ticket) if self._ticket else []
+        self._ahead = self._patience.still_ahead(ahead, free)
         if offer.unmet is not None:
             self.reason = offer.unmet + _occupants(view) + self._queue_text()
             return None
@@ -157,7 +162,10 @@ class LeaseTaker:
         if needed and len(offer.offered) < needed + self._options.request.count:
             self.reason = f"others came first{self._queue_text()}"
             return None
-        return self._lock(self._in_order(offer.offered))
+        leased = self._lock(self._in_order(offer.offered))
+        if leased is None and self._ticket is None:
+            self._join_queue(self._view())
+        return leased
 
     def possible_uuids(self) -> frozenset[str]:
         """Return the GPUs that could meet the request once they are free; raise `Unmet`."""
@@ -200,8 +208,6 @@ class LeaseTaker:
             return leased
         leased.release()
         self.reason = f"somebody else was faster{self._queue_text()}"
-        if self._ticket is None:
-            self._join_queue(self._view())
         return None
 
     def _are_used(self, leased: Leased) -> bool:

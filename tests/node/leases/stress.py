@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet_smi.node.bindings.lease_files import list_files, open_folder
-from fleet_smi.node.bindings.leases import read_locks
+from fleet_smi.node.bindings.lease_lockers import read_locks
 
 
 class StressResult(NamedTuple):

@@ -1,5 +1,6 @@
 """Locks of leased GPUs: one holder each, told by the kernel, safe in a folder of all users."""
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -17,7 +18,7 @@ from fleet_smi.node.bindings.lease_files import open_folder
 from fleet_smi.node.bindings.lease_locks import try_take
 from fleet_smi.node.bindings.lease_queue import Ticket, waiters_ahead
 from fleet_smi.node.collectors.leases import LeasesCollector
-from tests.machines import require_root
+from tests.machines import require_root, small_disk
 from tests.node.leases.stress import run_stress
 
 GPU = "GPU-00000000-0000-4000-8000-000000000003"
@@ -127,7 +128,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lease(folder: int, p
 
 @pytest.mark.usefixtures("as_root")
 def test_the_files_of_all_users_are_locked(folder: int, path: Path) -> None:
-    other = path / lease_files.own_name(GPU, OTHER_UID, 0)
+    other = path / lease_files.own_name(GPU, OTHER_UID)
     other.write_text("command fake\n")
     os.chown(other, OTHER_UID, OTHER_UID)
     lock = try_take(folder, GPU, {"command": "python"})
@@ -141,27 +142,30 @@ def test_the_files_of_all_users_are_locked(folder: int, path: Path) -> None:
 
 
 @pytest.mark.usefixtures("as_root")
-def test_a_name_that_another_user_has_taken_is_avoided(folder: int, path: Path) -> None:
-    for attempt in range(3):
-        squatted = path / lease_files.own_name(GPU, 0, attempt)
+def test_names_that_another_user_has_taken_keep_nobody_from_a_lease(
+    folder: int, path: Path
+) -> None:
+    for extra in ("", "1", "2", "3"):
+        squatted = path / lease_files.own_name(GPU, 0, extra)
         squatted.write_text("")
         os.chown(squatted, OTHER_UID, OTHER_UID)
-    lock = try_take(folder, GPU, {})
-    assert lock is not None
-    assert [row["uid"] for row in leases.read(folder=str(path))] == [0]
-    lock.release()
-    last = path / lease_files.own_name(GPU, 0, 3)
-    os.chown(last, OTHER_UID, OTHER_UID)
-    with pytest.raises(StateError, match="ask the administrator"):
-        try_take(folder, GPU, {})
+    for _ in range(3):
+        lock = try_take(folder, GPU, {})
+        assert lock is not None
+        assert try_take(folder, GPU, {}) is None
+        assert [row["uid"] for row in leases.read(folder=str(path))] == [0]
+        lock.release()
+    # The file that was made under another name is used again.
+    assert len(lease_files.list_files(folder, GPU)) == 1
 
 
 def test_links_and_pipes_in_the_folder_are_ignored(folder: int, path: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    names = lease_files.own_names(GPU, os.geteuid())
-    (path / names[0]).symlink_to(victim)
-    os.mkfifo(path / names[1])
+    uid = os.geteuid()
+    (path / lease_files.own_name(GPU, uid)).symlink_to(victim)
+    os.mkfifo(path / lease_files.own_name(GPU, uid, "1"))
+    (path / lease_files.own_name(GPU, uid, "2")).hardlink_to(victim)
     lock = try_take(folder, GPU, {"command": "python"})
     assert lock is not None
     assert victim.read_text() == "precious"
@@ -206,7 +210,7 @@ def test_a_lost_file_is_noticed(folder: int, path: Path) -> None:
     lock = try_take(folder, GPU, {})
     assert lock is not None
     before = lock.is_intact
-    (path / lease_files.own_name(GPU, os.geteuid(), 0)).unlink()
+    (path / lease_files.own_name(GPU, os.geteuid())).unlink()
     assert (before, lock.is_intact) == (True, False)
     lock.release()
 
@@ -238,55 +242,178 @@ def test_the_gpus_that_a_user_had_last_come_first(folder: int) -> None:
 def test_a_hostile_user_holds_no_lease_unseen_and_in_nobody_elses_name(
     folder: int, path: Path
 ) -> None:
+    own = path / lease_files.own_name(GPU, OTHER_UID)
     lock = try_take(folder, GPU, {"note": "first"})
     assert lock is not None
     # Beside the holder: a file of one's own, and one under another spelling of the same UUID.
     alias = f"fleet-smi.%47{GPU[1:]}.1.lease"
-    with (
-        _locked_by(path / lease_files.own_name(GPU, 1, 0), 1),
-        _locked_by(path / alias, 1),
-    ):
+    with _locked_by(own, OTHER_UID, signs=True), _locked_by(path / alias, 1, signs=True):
         (row,) = leases.read(folder=str(path))
         assert (row["uid"], row["details"]["note"]) == (0, "first")
-    lock.release()
-    # A shared lock on the file of another user keeps takers out: it is shown.
-    with _locked_by(path / lease_files.own_name(GPU, 0, 0), OTHER_UID, fcntl.LOCK_SH):
+        lock.release()
+        # Without a holder, it is the hostile user's, who is named.
         assert try_take(folder, GPU, {}) is None
         assert [row["uid"] for row in leases.read(folder=str(path))] == [OTHER_UID]
     # A program with the rights of another user does not hold it in that user's name.
-    with _locked_by(path / lease_files.own_name(GPU, OTHER_UID, 0), OTHER_UID, effective=0):
+    with _locked_by(own, OTHER_UID, effective=0, signs=True):
         assert [row["uid"] for row in leases.read(folder=str(path))] == [OTHER_UID]
+
+
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize("kind", [fcntl.LOCK_SH, fcntl.LOCK_EX])
+def test_a_lock_on_the_file_of_another_user_keeps_nobody_out(
+    folder: int, path: Path, kind: int
+) -> None:
+    first = try_take(folder, GPU, {"note": "mine"})
+    assert first is not None
+    first.release()
+    # On the victim's file, on that of a third user, and on their own without saying so.
+    with (
+        _locked_by(path / lease_files.own_name(GPU, 0), OTHER_UID, kind),
+        _locked_by(path / lease_files.own_name(GPU, 1), OTHER_UID, kind),
+        _locked_by(path / lease_files.own_name(GPU, OTHER_UID), OTHER_UID, kind),
+    ):
+        assert leases.read(folder=str(path)) == []
+        lock = try_take(folder, GPU, {})
+        assert lock is not None
+        assert try_take(folder, GPU, {}) is None
+        assert [row["uid"] for row in leases.read(folder=str(path))] == [0]
+        lock.release()
+
+
+def test_a_pid_that_another_process_has_by_now_makes_nobody_a_holder(
+    folder: int, path: Path, tmp_path: Path
+) -> None:
+    lock = try_take(folder, GPU, {})
+    assert lock is not None
+    status = os.fstat(lock.own)
+    process = tmp_path / "proc" / "4711"
+    process.mkdir(parents=True)
+    (tmp_path / "proc" / "1").mkdir()
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    (tmp_path / "proc/locks").write_text(f"1: FLOCK  ADVISORY  WRITE 4711 {device} 0 EOF\n")
+
+    def holders(uid: int, started: int, nspid: str = "4711") -> list[int]:
+        fields = " ".join(["S", *["0"] * 18, str(started), "0"])
+        (process / "stat").write_text(f"4711 (a) b) {fields}")
+        (process / "status").write_text(f"Name:\tx\nUid:\t{uid}\t{uid}\t{uid}\nNSpid:\t{nspid}\n")
+        return [row["pid"] for row in leases.read(root=str(tmp_path), folder=str(path))]
+
+    uid = os.geteuid()
+    own = path / lease_files.own_name(GPU, uid)
+    own.write_text("pid 4711\nstarted 900\n")
+    assert holders(uid, 900) == [4711]
+    assert holders(uid, 901) == []
+    assert holders(OTHER_UID, 900) == []
+    # In a container the process has another pid, by its own words.
+    own.write_text("pid 7\nstarted 900\n")
+    assert holders(uid, 900, "4711\t7") == [4711]
+    assert holders(uid, 900, "4711\t8") == []
+    lock.release()
+
+
+def test_a_lock_that_a_child_keeps_ends_with_the_process_that_took_it(
+    folder: int, path: Path
+) -> None:
+    code = (
+        "import os, sys\n"
+        "from fleet_smi.node.bindings import lease_files, lease_locks\n"
+        f"folder = lease_files.open_folder({str(path)!r})\n"
+        f"assert lease_locks.try_take(folder, {GPU!r}, {{}})\n"
+        "if os.fork():\n"
+        "    os._exit(0)\n"
+        "os.write(1, b'child')\n"
+        "os.read(0, 1)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None and parent.stdout.read(5) == b"child"
+        parent.wait(timeout=10)
+        assert leases.read(folder=str(path)) == []
+        lock = try_take(folder, GPU, {})
+        assert lock is not None
+        lock.release()
+        assert parent.stdin is not None
+        parent.stdin.close()
 
 
 @pytest.mark.usefixtures("as_root")
 def test_more_files_than_takers_make_are_not_opened(folder: int, path: Path) -> None:
     for number in range(50):
-        extra = path / lease_files.own_name(GPU, OTHER_UID, number)
+        extra = path / lease_files.own_name(GPU, OTHER_UID, str(number))
         extra.write_text("")
         os.chown(extra, OTHER_UID, OTHER_UID)
+    for uid in range(20_000, 20_200):
+        other = path / lease_files.own_name(GPU, uid)
+        other.write_text("")
+        os.chown(other, uid, uid)
     lock = try_take(folder, GPU, {})
-    assert lock is not None and len(lock.descriptors) == 5
+    assert lock is not None and len(lock.descriptors) == 65
+    assert len([file for file in lease_files.list_files(folder) if file.uid == OTHER_UID]) == 4
     lock.release()
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_full_folder_is_said_in_one_line(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        folder = open_folder(str(disk / "leases"))
+        os.close(os.open(disk / "leases" / lease_files.own_name(GPU, 0), os.O_CREAT | os.O_RDWR))
+        with contextlib.suppress(OSError), (disk / "full").open("wb") as file:
+            file.write(b"x" * (2 << 20))
+        with pytest.raises(StateError, match="No space left"):
+            try_take(folder, GPU, {})
+        with pytest.raises(StateError, match="No space left"):
+            Ticket(folder, 1, frozenset({GPU}))
+        os.close(folder)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_place_in_the_queue_counts_for_its_owner_only(folder: int, path: Path) -> None:
+    own = Ticket(folder, 1, frozenset())
+    name = own.name
+    own.leave()
+    # A ticket that was left behind, or made up, and is locked by somebody else.
+    for file, uid in ((path / name, 0), (path / "fleet-smi.queue", 0), (path / f"x{name}", 1)):
+        file.write_text("1")
+        os.chown(file, uid, uid)
+    with (
+        _locked_by(path / name, OTHER_UID),
+        _locked_by(path / "fleet-smi.queue", OTHER_UID),
+    ):
+        assert waiters_ahead(folder, None) == []
 
 
 @contextmanager
 def _locked_by(
-    file: Path, uid: int, kind: int = fcntl.LOCK_EX, effective: int | None = None
+    file: Path,
+    uid: int,
+    kind: int = fcntl.LOCK_EX,
+    effective: int | None = None,
+    *,
+    signs: bool = False,
 ) -> Iterator[None]:
-    """Lock a file in a process of a user, who creates it if it is missing."""
+    """Lock a file in a process of a user, who creates it if it is missing.
+
+    With `signs` it writes there which process it is, as a holder does.
+    """
     if not file.exists():
         file.write_text("note mine\n")
         os.chown(file, uid, uid)
     program = (
         "import fcntl, os, sys\n"
-        "uid, effective, kind, fd = map(int, sys.argv[1:])\n"
+        "from fleet_smi.node.bindings.lease_files import format_details\n"
+        "from fleet_smi.node.bindings.lease_lockers import identify_self\n"
+        "uid, effective, kind, signs, fd = map(int, sys.argv[1:])\n"
         "os.setresuid(uid, effective, effective)\n"
         "fcntl.flock(fd, kind)\n"
+        "if signs:\n"
+        "    os.pwrite(fd, format_details({**identify_self(), 'note': 'mine'}), 0)\n"
         "print('locked', flush=True)\n"
         "sys.stdin.read()\n"
     )
-    opened = os.open(file, os.O_RDONLY)
-    numbers = [uid, uid if effective is None else effective, kind, opened]
+    opened = os.open(file, os.O_RDWR if signs else os.O_RDONLY)
+    numbers = [uid, uid if effective is None else effective, kind, int(signs), opened]
     with subprocess.Popen(
         [sys.executable, "-c", program, *map(str, numbers)],
         stdin=subprocess.PIPE,

@@ -3,10 +3,12 @@
 A lease is an exclusive `flock` on such a file. Each user has files of their own, because in a
 sticky folder nobody but the owner (and root) can remove or replace a file: if all users shared
 one file per GPU, its creator could replace it under a lock. A taker locks the files of all
-users for that GPU. The details in a file are its owner's words: text, and trusted for nothing.
+users for that GPU. The details in a file are its owner's words: text, and trusted for nothing
+but which of the owner's processes holds the lease.
 """
 
 import os
+import re
 import stat
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from fleet_smi.paths import user_name
 
 PREFIX, SUFFIX = "fleet-smi.", ".lease"
 _FILES_PER_OWNER = 4
-_ATTEMPTS = [[], *[[str(attempt)] for attempt in range(1, _FILES_PER_OWNER)]]
+_EXTRA = re.compile("[0-9a-f]{1,16}")
 _MAX_DETAILS_BYTES = 4096
 _MAX_NAME = 200
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # of root, which is checked
@@ -120,23 +122,18 @@ def is_mounted(path: str) -> bool:
     return os.path.ismount(path)
 
 
-def own_name(uuid: str, uid: int, attempt: int) -> str:
-    """Return the name of a user's file for a GPU; later attempts where others use the name."""
+def own_name(uuid: str, uid: int, extra: str = "") -> str:
+    """Return the name of a user's file for a GPU; `extra` is hex, for where others use the name."""
     key = _encode(uuid)
     if len(key) > _MAX_NAME:
         raise StateError(f"the UUID {uuid[:40]}... is too long for a lease")
-    extra = f".{attempt}" if attempt else ""
-    return f"{PREFIX}{key}.{uid}{extra}{SUFFIX}"
-
-
-def own_names(uuid: str, uid: int) -> list[str]:
-    """Return every name that a user's file for a GPU may have, in the order of preference."""
-    return [own_name(uuid, uid, attempt) for attempt in range(_FILES_PER_OWNER)]
+    return f"{PREFIX}{key}.{uid}{'.' if extra else ''}{extra}{SUFFIX}"
 
 
 def list_files(folder: int, uuid: str | None = None) -> list[LeaseFile]:
     """Return the valid files in order of their names: of one GPU, or all."""
     found = []
+    counts: dict[tuple[str, int], int] = {}
     wanted = None if uuid is None else _encode(uuid)
     for name in sorted(os.listdir(folder)):
         if not (name.startswith(PREFIX) and name.endswith(SUFFIX)):
@@ -144,8 +141,7 @@ def list_files(folder: int, uuid: str | None = None) -> list[LeaseFile]:
         key, *numbers = name[len(PREFIX) : -len(SUFFIX)].split(".")
         if wanted is not None and key != wanted:
             continue
-        # No more files per user than takers make: each taker has to open all of them.
-        if len(numbers) not in (1, 2) or numbers[1:] not in _ATTEMPTS:
+        if len(numbers) not in (1, 2) or not all(map(_EXTRA.fullmatch, numbers[1:])):
             continue
         # Not one of somebody who uses the name of another user, no link, pipe or folder.
         try:
@@ -156,6 +152,10 @@ def list_files(folder: int, uuid: str | None = None) -> list[LeaseFile]:
         if device is None or _encode(device) != key:
             continue  # no taker looks for a lock under this name
         if device and stat.S_ISREG(status.st_mode) and str(status.st_uid) == numbers[0]:
+            # No more files per user than takers make: each taker has to open all of them.
+            count = counts[key, status.st_uid] = counts.get((key, status.st_uid), 0) + 1
+            if count > _FILES_PER_OWNER:
+                continue
             inode, changed_at = (status.st_dev, status.st_ino), status.st_ctime_ns / 1e9
             found.append(LeaseFile(name, device, status.st_uid, inode, changed_at))
     return found

@@ -2,24 +2,41 @@
 
 The kernel releases a lock when its process ends, however that happens. Descriptors are closed in
 programs that the process starts, so that a child which outlives it does not keep the lock.
+
+A taker locks the files of all users for the GPU, writes into its own which process it is, and then
+looks for other holders once more. Locks of anybody but the owner of a file are passed over (see
+`lease_lockers.py`). Of two takers at least one sees the other: each has locked its own file and
+written into it before its last look.
 """
 
+import contextlib
+import errno
 import fcntl
 import os
-import stat
+import time
 from typing import NamedTuple
 
 from fleet_smi.errors import StateError
 from fleet_smi.node.bindings.lease_files import (
+    LeaseFile,
     format_details,
     list_files,
-    own_names,
+    own_name,
     read_details,
 )
-from fleet_smi.node.bindings.leases import read_locks
+from fleet_smi.node.bindings.lease_lockers import (
+    Inode,
+    find_holder,
+    identify_self,
+    is_process_of,
+    read_locks,
+)
 
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ATTEMPTS = 8
+_MAX_OTHERS = 64  # descriptors per GPU; the files of further users are looked at, and closed
+# A taker that has locked files becomes a holder at once: for so long it may be interrupted.
+_PATIENCE_SECONDS, _LOOK_SECONDS = 0.03, 0.002
 
 
 class LeaseLock(NamedTuple):
@@ -42,86 +59,179 @@ class LeaseLock(NamedTuple):
             os.close(descriptor)
 
 
+class _OwnFile(NamedTuple):
+    descriptor: int
+    name: str
+    inode: Inode
+
+
+class _Held(Exception):
+    """Somebody holds the GPU."""
+
+
 def try_take(folder: int, uuid: str, details: dict[str, str]) -> LeaseLock | None:
     """Take the lease of a GPU or instance; `None` where somebody else holds it. Never waits."""
+    unusable: set[Inode] = set()
     for _ in range(_ATTEMPTS):
-        own_file = _open_own(folder, uuid)
-        # After the own file exists: of two takers at least one sees the files of both.
-        locked = _lock_all(folder, uuid, own_file)
-        if locked is None:
+        own = _open_own(folder, uuid, unusable)
+        try:
+            lock = _lock_all(folder, uuid, own)
+        except _Held:
             return None
-        lock = LeaseLock(uuid, own_file, locked)
+        if lock is None:
+            unusable.add(own.inode)
+            continue
+        _write(lock, details)
+        if _holder_beside(folder, lock):
+            lock.release()
+            return None
         if lock.is_intact:
-            data = format_details({**details, "pid": str(os.getpid())})
-            os.pwrite(own_file, data, 0)
-            os.ftruncate(own_file, len(data))
             return lock
         lock.release()  # somebody cleaned up between open and lock
     raise StateError("files in the folder of leases vanish again and again: is it being cleaned?")
 
 
-def _open_own(folder: int, uuid: str) -> int:
-    """Open or create this user's file for a GPU."""
-    uid = os.geteuid()
-    for name in own_names(uuid, uid):
-        # Without O_CREAT first: the kernel refuses it for files of others (fs.protected_regular).
-        for flags in (0, os.O_CREAT | os.O_EXCL, 0):
-            try:
-                file = os.open(name, os.O_RDWR | _OPEN | flags, 0o644, dir_fd=folder)
-            except OSError:
-                continue
-            status = os.fstat(file)
-            if stat.S_ISREG(status.st_mode) and (status.st_uid, status.st_nlink) in {
-                (uid, 0),
-                (uid, 1),
-            }:
-                if flags:
-                    os.fchmod(file, 0o644)  # whatever the umask is
-                return file
-            os.close(file)
-            break
-    raise StateError(
-        f"no lease file of GPU {uuid} can be created: names like {own_names(uuid, uid)[0]} are "
-        "in use by others, or the folder is not writable; ask the administrator to remove them"
-    )
+def _open_own(folder: int, uuid: str, unusable: set[Inode]) -> _OwnFile:
+    """Open this user's file for a GPU; create one where there is none that can be used."""
+    uid, problem = os.geteuid(), "all names are in use"
+    for each in list_files(folder, uuid):
+        if each.uid == uid and each.inode not in unusable:
+            found = _open_existing(folder, each)
+            if found is not None:
+                return found
+    # A name that others have taken cannot be removed in a sticky folder: then one at random.
+    for extra in ("", os.urandom(6).hex(), os.urandom(6).hex()):
+        name = own_name(uuid, uid, extra)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN
+        try:
+            # Closed to others, who could lock it, until it is locked.
+            file = os.open(name, flags, 0o600, dir_fd=folder)
+        except OSError as error:
+            if error.errno != errno.EEXIST:
+                problem = str(error.strerror)
+            continue
+        status = os.fstat(file)
+        return _OwnFile(file, name, (status.st_dev, status.st_ino))
+    raise StateError(f"no lease file of GPU {uuid} can be created in the lease folder: {problem}")
 
 
-def _lock_all(folder: int, uuid: str, own_file: int) -> tuple[int, ...] | None:
-    """Lock the files of all users for a GPU, in order of their names; `None` if one is locked."""
-    own = os.fstat(own_file)
-    descriptors: list[int] = []
-    pending = [own_file]
+def _open_existing(folder: int, file: LeaseFile) -> _OwnFile | None:
+    """Open a file of this user; remove it if it cannot be opened, or has another name elsewhere."""
     try:
-        for each in list_files(folder, uuid):
-            if each.inode == (own.st_dev, own.st_ino):
-                file = pending.pop() if pending else -1
-            else:
-                file = _open_other(folder, each.name, each.inode)
-            if file < 0:
-                continue
-            descriptors.append(file)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for file in pending:  # its own name is gone again; the caller notices
-            descriptors.append(file)
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        for file in {*descriptors, own_file}:
-            os.close(file)
+        opened = os.open(file.name, os.O_RDWR | _OPEN, dir_fd=folder)
+    except OSError:
+        _unlink(folder, file.name)
         return None
-    return tuple(descriptors)
+    status = os.fstat(opened)
+    if (status.st_dev, status.st_ino) == file.inode and status.st_nlink <= 1:
+        return _OwnFile(opened, file.name, file.inode)
+    os.close(opened)
+    _unlink(folder, file.name)
+    return None
 
 
-def _open_other(folder: int, name: str, inode: tuple[int, int]) -> int:
-    """Open the file of another user; -1 where it is gone, or closed to us and not locked."""
+def _lock_all(folder: int, uuid: str, own: _OwnFile) -> LeaseLock | None:
+    """Lock the files of all users for a GPU, in order of their names; raise `_Held`.
+
+    `None` if its own file is locked by somebody who holds nothing.
+    """
+    others: list[int] = []
+    is_own_locked = False
+    with contextlib.ExitStack() as opened:
+        opened.callback(os.close, own.descriptor)
+        for each in list_files(folder, uuid):
+            if each.inode == own.inode:
+                is_own_locked = _lock(folder, each, own.descriptor)
+                continue
+            file = _open_other(folder, each.name)
+            if file is None:
+                continue  # gone again, or closed to us: the last look finds its holder
+            if _lock(folder, each, file) and len(others) < _MAX_OTHERS:
+                others.append(file)
+                opened.callback(os.close, file)
+            else:
+                os.close(file)
+        # Its name may be gone again; the caller notices.
+        if not is_own_locked and not _try_lock(own.descriptor):
+            _remove_if_locked_by_stranger(folder, own)
+            return None
+        opened.pop_all()
+    return LeaseLock(uuid, own.descriptor, (*others, own.descriptor))
+
+
+def _lock(folder: int, file: LeaseFile, descriptor: int) -> bool:
+    """Lock a file; `False` if it is locked by somebody who holds nothing; raise `_Held`."""
+    if _try_lock(descriptor):
+        return True
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        locks = read_locks()
+        # Released meanwhile, or locked by a process outside this container: nobody can tell.
+        if file.inode not in locks:
+            raise _Held
+        # Whoever it is may be in the middle of taking the GPU, by a file of their own.
+        if any(_has_holder(folder, each, locks) for each in list_files(folder, file.uuid)):
+            raise _Held
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _open_other(folder: int, name: str) -> int | None:
     try:
         return os.open(name, os.O_RDONLY | _OPEN, dir_fd=folder)
-    except FileNotFoundError:
-        return -1
     except OSError:
-        # Its owner has closed it to others: the kernel still says whether it is locked.
-        if inode in read_locks():
-            raise BlockingIOError from None
-        return -1
+        return None
+
+
+def _holder_beside(folder: int, lock: LeaseLock) -> bool:
+    """Whether somebody else holds the GPU too, by a file that this process has not locked."""
+    mine = {(each.st_dev, each.st_ino) for each in map(os.fstat, lock.descriptors)}
+    others = [each for each in list_files(folder, lock.uuid) if each.inode not in mine]
+    if not others:
+        return False
+    locks = read_locks()
+    return any(_has_holder(folder, each, locks) for each in others)
+
+
+def _has_holder(folder: int, file: LeaseFile, locks: dict[Inode, list[int]]) -> bool:
+    if file.inode not in locks:
+        return False
+    details = read_details(folder, file.name)
+    return find_holder("/", locks[file.inode], file.uid, details) is not None
+
+
+def _remove_if_locked_by_stranger(folder: int, own: _OwnFile) -> None:
+    """Remove a file of this user's that another user has locked, and keeps locked."""
+    pids = read_locks().get(own.inode)
+    uid = os.geteuid()
+    if pids and not any(is_process_of(pid, uid) for pid in pids):
+        _unlink(folder, own.name)
+
+
+def _write(lock: LeaseLock, details: dict[str, str]) -> None:
+    # The process first: it must not be cut off.
+    data = format_details({**identify_self(), **details})
+    try:
+        os.pwrite(lock.own, data, 0)
+        os.ftruncate(lock.own, len(data))
+    except OSError as error:
+        lock.release()
+        raise StateError(f"the lease cannot be written to its folder: {error.strerror}") from None
+    os.fchmod(lock.own, 0o644)  # whatever the umask is
+
+
+def _unlink(folder: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=folder)
 
 
 def own_last_used(folder: int) -> list[str]:

@@ -1,7 +1,8 @@
 """The local queue: a locked ticket file per waiting process, in the order of arrival.
 
 A ticket counts while its process holds the lock on it, so that one who is killed leaves the
-queue. Its place is the change time of the file, which the kernel sets and no user can.
+queue. Its place is the change time of the file, which the kernel sets and no user can. Its name
+says which process that is; a ticket that another user has locked does not count.
 """
 
 import contextlib
@@ -11,8 +12,9 @@ import stat
 import time
 from typing import NamedTuple
 
+from fleet_smi.errors import StateError
 from fleet_smi.node.bindings.lease_files import PREFIX
-from fleet_smi.node.bindings.leases import read_locks
+from fleet_smi.node.bindings.lease_lockers import find_holder, identify_self, read_locks
 from fleet_smi.paths import user_name
 
 _SUFFIX = ".queue"
@@ -36,12 +38,17 @@ class Ticket:
     def __init__(self, folder: int, count: int, uuids: frozenset[str]) -> None:
         self._folder = folder
         # The kernel counts changes in ticks of milliseconds: the name decides within one.
-        self.name = f"{PREFIX}{time.time_ns():020d}.{os.geteuid()}.{os.getpid()}{_SUFFIX}"
+        process = ".".join(identify_self().values())
+        self.name = f"{PREFIX}{time.time_ns():020d}.{os.geteuid()}.{process}{_SUFFIX}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = os.open(self.name, flags, 0o644, dir_fd=folder)
-        os.fchmod(self._file, 0o644)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        os.write(self._file, " ".join([str(count), *sorted(uuids)]).encode()[:_MAX_BYTES])
+        try:
+            # Closed to others until it is locked: whoever locks it first would keep this one out.
+            self._file = os.open(self.name, flags, 0o600, dir_fd=folder)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(self._file, " ".join([str(count), *sorted(uuids)]).encode()[:_MAX_BYTES])
+            os.fchmod(self._file, 0o644)
+        except OSError as error:
+            raise StateError(f"no place in the queue of this machine: {error.strerror}") from None
 
     def leave(self) -> None:
         """Leave the queue."""
@@ -67,7 +74,10 @@ def waiters_ahead(folder: int, ticket: Ticket | None) -> list[Waiter]:
         place = (status.st_ctime_ns, name)
         if ticket is not None and name == ticket.name:
             found.append((place, None))
-        elif (pid := locks.get((status.st_dev, status.st_ino))) is None:
+            continue
+        pids = locks.get((status.st_dev, status.st_ino))
+        pid = find_holder("/", pids, status.st_uid, _identity(name))
+        if pid is None:
             _remove_stale(folder, name, status)
         elif stat.S_ISREG(status.st_mode):
             found.append((place, _waiter(folder, name, status.st_uid, pid)))
@@ -82,6 +92,11 @@ def waiters_ahead(folder: int, ticket: Ticket | None) -> list[Waiter]:
 
 def _is_ticket(name: str) -> bool:
     return name.startswith(PREFIX) and name.endswith(_SUFFIX)
+
+
+def _identity(name: str) -> dict[str, str]:
+    """Return the process that a ticket names."""
+    return dict(zip(("pid", "started"), name[: -len(_SUFFIX)].split(".")[-2:], strict=False))
 
 
 def _waiter(folder: int, name: str, uid: int, pid: int) -> Waiter:

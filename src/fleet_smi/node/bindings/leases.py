@@ -1,14 +1,18 @@
-"""Leases binding: who holds a lock on which GPU, by what the kernel says of its locks."""
+"""Leases binding: who holds a lock on which GPU, by what the kernel says of its locks.
+
+A lock that is not one of the owner of its file is no lease: see `lease_lockers.py`.
+"""
 
 import os
 import time
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from fleet_smi.errors import NotPresent, ReadFailed
-from fleet_smi.node.bindings.lease_files import find_folder, list_files, read_details
-from fleet_smi.node.bindings.proc_files import parse_count
+from fleet_smi.node.bindings.lease_files import LeaseFile, find_folder, list_files, read_details
+from fleet_smi.node.bindings.lease_lockers import find_holder, read_locks
 from fleet_smi.paths import user_name
 
 _NO_LEASE = "nobody has leased a GPU"
@@ -64,74 +68,25 @@ def read(root: str = "/", folder: str | None = None) -> list[dict[str, Any]]:
         locks = read_locks(root)
         held: dict[str, list[dict[str, Any]]] = {}
         for file in files:
-            pid = locks.get(file.inode)
-            if pid is None:
+            if file.inode not in locks:
                 continue
             details = read_details(opened, file.name)
-            uid = _uid_of(root, pid)
-            if uid is None and details.get("pid") == str(pid):
-                uid = file.uid  # /proc is closed here (hidepid): a claim for oneself alone
-            held.setdefault(file.uuid, []).append(_row(file.uuid, pid, uid, file, details))
+            pid = find_holder(root, locks[file.inode], file.uid, details)
+            if pid is not None:
+                held.setdefault(file.uuid, []).append(_row(file, pid, details))
     finally:
         os.close(opened)
-    return [max(rows, key=_rank) for rows in held.values()]
+    # A user can lock a file of their own beside the holder's: who came first has the lease. Older
+    # files of others are locked by the holder, so nobody can lock one of them meanwhile.
+    return [min(rows, key=itemgetter("changed_at")) for rows in held.values()]
 
 
-def _rank(row: dict[str, Any]) -> tuple[bool, bool, float]:
-    """Rank the locks of one GPU: the holder's own file is the one with the details.
-
-    A user can lock a file of their own beside the holder's: who came first has the lease.
-    """
-    is_written = row["details"].get("pid") == str(row["pid"])
-    return row["is_own"], is_written, -row["changed_at"]
-
-
-def read_locks(root: str = "/") -> dict[tuple[int, int], int]:
-    """Return the pid that holds the `flock` on each inode, by device and inode number."""
-    locks: dict[tuple[int, int], int] = {}
-    try:
-        with open(f"{root}/proc/locks", encoding="ascii", errors="replace") as file:
-            for line in file:
-                words = line.split()
-                # "->" marks those who wait for a lock. A shared lock keeps takers out as well.
-                if len(words) < 6 or words[1] != "FLOCK" or words[3] not in ("WRITE", "READ"):
-                    continue
-                major, minor, inode = words[5].split(":")
-                device = os.makedev(int(major, 16), int(minor, 16))
-                locks[device, parse_count(inode)] = int(words[4])
-    except OSError as error:
-        raise ReadFailed(f"/proc/locks: {error.strerror}") from None
-    except ValueError:
-        raise ReadFailed("/proc/locks has an unknown format") from None
-    return locks
-
-
-def _uid_of(root: str, pid: int) -> int | None:
-    """Return the user who started a process, also where its program has the rights of another."""
-    try:
-        with open(f"{root}/proc/{pid}/status", "rb") as file:
-            for line in file:
-                if line.startswith(b"Uid:"):
-                    return int(line.split()[1])
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
-        return os.stat(f"{root}/proc/{pid}").st_uid
-    except OSError:
-        return None
-
-
-def _row(
-    uuid: str, pid: int, uid: int | None, file: Any, details: dict[str, str]
-) -> dict[str, Any]:
-    is_own = uid == file.uid
+def _row(file: LeaseFile, pid: int, details: dict[str, str]) -> dict[str, Any]:
     return {
-        "uuid": uuid,
+        "uuid": file.uuid,
         "pid": pid,
-        "uid": uid,
-        "user": None if uid is None else _name_of(uid),
+        "uid": file.uid,
+        "user": _name_of(file.uid),
         "changed_at": file.changed_at,
-        "is_own": is_own,
-        # What another user wrote says nothing about this holder.
-        "details": details if is_own else {},
+        "details": details,
     }

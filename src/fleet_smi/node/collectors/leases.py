@@ -23,13 +23,12 @@ class LeasesCollector:
 def _lease(row: dict[str, Any]) -> Lease:
     details = row["details"]
     since, changed_at = _time(details.get("since")), row["changed_at"]
-    user, pid = row["user"], row["pid"]
     return Lease(
-        holder=f"pid {pid}" if user is None else sanitize_text(user, _MAX_TEXT),
+        holder=sanitize_text(row["user"], _MAX_TEXT),
         # The file was last written when the lease was taken: nobody has held it for less.
         taken_at=changed_at if since is None else min(since, changed_at),
         uid=row["uid"],
-        pid=pid,
+        pid=row["pid"],
         until=_time(details.get("until")),
         command=_text(details.get("command")),
         note=_text(details.get("note")),
