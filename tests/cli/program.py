@@ -8,8 +8,13 @@ from typing import Any
 
 import msgspec
 
+from tests.machines import MISSING_FOLDER
+
 PYTHON = os.environ.get("FLEET_SMI_TEST_PYTHON", sys.executable)
 """The interpreter that runs the command: another one shows how the light part does there."""
+
+NO_HUB_HERE = {"FLEET_SMI_HUB_STATE": MISSING_FOLDER}
+"""Keeps a command that root runs from the hub that may run on this machine."""
 
 
 def run_fleet_smi(
@@ -19,9 +24,10 @@ def run_fleet_smi(
     command_prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; `command_prefix` runs it elsewhere, as in a namespace."""
+    has_settings = "FLEET_SMI_CONFIG" in env or "--config" in arguments
     return subprocess.run(
         [*command_prefix, PYTHON, "-m", "fleet_smi", *arguments],
-        env=dict(env),
+        env=dict(env) if has_settings else {**NO_HUB_HERE, **env},
         capture_output=True,
         text=True,
         timeout=timeout_seconds,

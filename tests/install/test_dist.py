@@ -21,7 +21,7 @@ from release import sbom
 from release.dist import CHECKSUMS, build, make_dist
 from release.lock import pinned_versions
 from release.notes import release_notes
-from tests.cli.program import assert_error_line
+from tests.cli.program import NO_HUB_HERE, assert_error_line
 from tests.install.environments import PROJECT, VERSIONS, download_wheels, find_python
 
 TOOLS = ("uv", "uvx", "pipx")
@@ -54,6 +54,7 @@ def machine(tmp_path: Path) -> dict[str, str]:
     (folder / "python3").symlink_to(getattr(sys, "_base_executable", sys.executable))
     wheels = str(download_wheels())
     return {
+        **NO_HUB_HERE,
         "PATH": str(folder),
         "HOME": str(tmp_path),
         "UV_OFFLINE": "1",

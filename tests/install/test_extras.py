@@ -37,7 +37,12 @@ def run_with(
     python = make_environment(lock, python_version)
     return subprocess.run(
         [python, "-m", "fleet_smi", *arguments],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), **variables},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "FLEET_SMI_HUB_STATE": str(home / "hub"),
+            **variables,
+        },
         capture_output=True,
         text=True,
         timeout=90,

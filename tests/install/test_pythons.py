@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from sim.scenario import GIB, Scenario, SimGpu
+from tests.cli.program import NO_HUB_HERE
 from tests.install.environments import PROJECT, VERSIONS, make_environment
 from tests.machines import wait_until
 from tests.server.routes.sample_history import report_history
@@ -78,7 +79,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "100"}
+    return {**NO_HUB_HERE, "PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "100"}
 
 
 def run(python: str, *arguments: str, env: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import assert_error_line
+from tests.cli.program import NO_HUB_HERE, assert_error_line
 from tests.cli.tmux import Tmux
 from tests.install.test_pythons import CLIENT_COMMANDS
 from tests.machines import require_program
@@ -37,7 +37,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedHub]:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    home = {**NO_HUB_HERE, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
     return {"PATH": os.environ["PATH"], "PYTHONPATH": str(BLOCKER), "COLUMNS": "100", **home}
 
 

@@ -1,7 +1,13 @@
-/** Open a dialog above the page; a click beside it closes it. Closed by `close()` it gives the focus back to what had it: removed alone it would not. */
-export function modal(dialog: HTMLDialogElement): void {
+/** Open a dialog above the page while it is there; a click beside it closes it, and the focus goes back to what had it. */
+export function modal(dialog: HTMLDialogElement): () => void {
+  const before = document.activeElement;
   dialog.showModal();
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });
+  // A dialog that is removed while it is open leaves the focus nowhere: the next Tab would start at the end of the page.
+  return () => {
+    dialog.close();
+    if (document.activeElement === document.body && before instanceof HTMLElement) before.focus();
+  };
 }
