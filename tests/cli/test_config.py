@@ -135,6 +135,15 @@ def test_config_reads_only_the_given_file(env: dict[str, str], tmp_path: Path) -
     assert "other" not in done.stdout
 
 
+def test_without_an_action_the_actions_are_listed(env: dict[str, str]) -> None:
+    for command, missing in (
+        ("config", "missing action: show, check, init (see `fleet-smi config --help`)"),
+        ("service", "missing action: install, uninstall; role: agent, hub"),
+        ("ssh", "missing ACTION: trust"),
+    ):
+        assert_error_line(run_fleet_smi(command, env=env), 2, missing)
+
+
 @pytest.mark.parametrize(
     "command",
     [

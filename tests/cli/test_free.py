@@ -172,4 +172,7 @@ def amd_card(root: Path) -> None:
 
 def test_a_machine_without_gpus_offers_none(simulated: Simulated) -> None:
     done = run_fleet_smi("free", "-n", "1", env=simulated(Scenario(init="no-driver")))
-    assert_error_line(done, 1, "no GPU is free")
+    assert_error_line(done, 1, "this machine has no GPU that fleet-smi can see: look at others")
+    assert "--hub URL" in done.stderr
+    waiting = run_fleet_smi("wait", "--here", env=simulated(Scenario(init="no-driver")))
+    assert_error_line(waiting, 1, "this machine has no GPU")  # it would wait for ever

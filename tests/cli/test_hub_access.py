@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -245,13 +246,31 @@ def test_the_join_command_has_no_fingerprint_without_tls(run: Run, state: Path) 
     assert "--fingerprint" not in run("join-command", "--installed", "--url", "http://gpuhub:7070")
 
 
-def test_the_join_command_names_this_machine_and_has_limits(run: Run) -> None:
+def test_the_join_command_names_this_machine_and_has_limits(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_SMI_HUB_LISTEN", ":7070")
     arguments = shlex.split(run("join-command", "--installed"))
-    assert arguments[6].startswith("http://")
-    assert arguments[6].endswith(":7070")
+    assert arguments[6] == f"http://{socket.gethostname()}:7070"
     (token,) = tokens(run)
     assert token["uses_left"] == 100
     assert token["expires_at"] - token["created_at"] == 86400
+
+
+def test_of_a_hub_on_loopback_the_join_command_is_for_this_machine(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = CommandParser(prog="fleet-smi hub", allow_abbrev=False)
+    hub_access.add_parsers(parser.add_subparsers(dest="action"))
+    command = ["join-command", "--installed", "--state", str(state)]
+    assert hub_access.run(parser.parse_args(command)) == 0
+    printed = capsys.readouterr()
+    assert shlex.split(printed.out)[6] == "http://127.0.0.1:7070"
+    assert "run this line on this machine, the only one that reaches the hub" in printed.err
+    # What to do comes last, where it is read.
+    assert printed.err.splitlines()[-1] == (
+        'fleet-smi: for others: set hub.listen, like ":7070", restart the hub, and run this again'
+    )
 
 
 def test_behind_a_proxy_the_join_command_has_the_public_url(

@@ -48,6 +48,18 @@ def _label(candidate: "Candidate | OfferedDevice", suffix: str) -> str:
     return name + suffix + candidate.label.removeprefix(node)
 
 
+def require_a_gpu(view: "FleetView") -> None:
+    """Raise `Unmet` where the local machine has no GPU at all, which waiting does not change.
+
+    One whose driver fails may have some.
+    """
+    if not any(node.gpus or node.failures for node in view.nodes):
+        raise Unmet(
+            "this machine has no GPU that fleet-smi can see: look at others with --hub URL or "
+            "--ssh HOSTS, or see `fleet-smi doctor`"
+        )
+
+
 def warn_about_device_order(view: "FleetView", alternative: str = "--uuid") -> None:
     """Warn on stderr if CUDA may number this machine's GPUs differently.
 

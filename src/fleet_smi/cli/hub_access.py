@@ -253,13 +253,16 @@ def _join_command(args: argparse.Namespace) -> None:
         issued = tokens.add(
             "join", "join-command", lifetime_seconds=lifetime_seconds, max_uses=uses
         )
-    limits = _join_limits(args)
-    _notice(f"run this line on each node; its token {issued.id} is {limits}:")
+    is_local = args.url is None and address.is_loopback
+    where = "this machine, the only one that reaches the hub" if is_local else "each node"
+    _notice(f"run this line on {where}; its token {issued.id} is {_join_limits(args)}:")
     sha256 = None if args.installed else script_checksum(wheelhouse.open_wheelhouse(args))
     if sha256 is None:
         print(join_command(address.url, issued.secret, address.fingerprint))
     else:
         print(install_command(address.url, issued.secret, sha256, address.fingerprint))
+    if is_local:
+        _notice('for others: set hub.listen, like ":7070", restart the hub, and run this again')
 
 
 def _tokens(args: argparse.Namespace) -> AbstractContextManager["TokenStore"]:

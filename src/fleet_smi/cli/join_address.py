@@ -1,7 +1,6 @@
 """The address that `fleet-smi hub join-command` prints: where nodes reach the hub, and its pin."""
 
 import socket
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +18,11 @@ class JoinAddress(NamedTuple):
 
     url: str
     fingerprint: str | None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(parse_hub_url(self.url)[1])
 
 
 def join_address(settings: Settings, given_url: str | None) -> JoinAddress:
@@ -49,19 +53,14 @@ def _listening_url(settings: Settings, fingerprint: str | None) -> str:
     # A running hub knows its address, which may differ from the settings of this shell.
     running = read_running_hub(Path(settings.hub.state))
     host = parse_hub_url(running.url)[1] if running else settings.hub.listen.host
-    if is_loopback(host):
-        if settings.hub.trusted_proxies:
-            raise UsageError(
-                "nodes reach this hub through a proxy: set hub.public_url to its URL there, "
-                "like https://gpu.example.org/gpus, or give --url"
-            )
-        print(
-            "fleet-smi: the hub listens on this machine only: set hub.listen, or give --url",
-            file=sys.stderr,
+    if is_loopback(host) and settings.hub.trusted_proxies:
+        raise UsageError(
+            "nodes reach this hub through a proxy: set hub.public_url to its URL there, "
+            "like https://gpu.example.org/gpus, or give --url"
         )
     if running:
         return running.url
-    if host in WILDCARDS or is_loopback(host):
+    if host in WILDCARDS:
         host = socket.gethostname()
     shown = f"[{host}]" if ":" in host else host
     secure = fingerprint is not None or settings.hub.tls_cert is not None

@@ -104,7 +104,20 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise a one-line `UsageError` instead of printing the usage and exiting."""
+        _, is_missing, names = message.partition("arguments are required: ")
+        if is_missing:
+            message = f"missing {self._with_choices(names.split(', '))}"
         raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+    def _with_choices(self, names: list[str]) -> str:
+        """Return the names of missing arguments, each with what can be given for it."""
+        choices = {
+            action.metavar or action.dest: ", ".join(map(str, action.choices))
+            for action in self._actions
+            if action.choices
+        }
+        described = [f"{name}: {choices[name]}" if name in choices else name for name in names]
+        return "; ".join(described)
 
 
 def build_parser(name: str) -> CommandParser:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fleet_smi import config
 from fleet_smi.acting import acting_client, may_have_hub
 from fleet_smi.cli import fleet_source
-from fleet_smi.cli.devices import candidate_labels, cuda_devices
+from fleet_smi.cli.devices import candidate_labels, cuda_devices, require_a_gpu
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import WaitMessages, say
 from fleet_smi.errors import Refused, Unmet, UsageError
@@ -125,7 +125,10 @@ def _find(
         expected = format_expected(found.expected, found.taken_at)
         reason = "; ".join([text for text in (found.unmet, expected) if text])
         return ([] if found.unmet else list(found.offered)), reason
-    view = _only_there(fleet.view(), where)
+    view = fleet.view()
+    if fleet.is_local:
+        require_a_gpu(view)
+    view = _only_there(view, where)
     offer = find_offer(view, request, fleet.thresholds)
     return ([] if offer.unmet else list(offer.offered)), offer.unmet or ""
 

@@ -6,7 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from fleet_smi.cli import fleet_source, output
-from fleet_smi.cli.devices import candidate_labels, cuda_devices, warn_about_device_order
+from fleet_smi.cli.devices import (
+    candidate_labels,
+    cuda_devices,
+    require_a_gpu,
+    warn_about_device_order,
+)
 from fleet_smi.errors import Unmet, UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +104,10 @@ def run(args: argparse.Namespace) -> int:
     # After the output: --json and -v explain the shortage, and the exit code still says it.
     if offer.unmet is not None:
         fleet_source.require_answer(fleet)
-        failures = [] if local is None else [text for node in local.nodes for text in node.failures]
+        failures: list[str] = []
+        if local is not None:
+            require_a_gpu(local)
+            failures = [text for node in local.nodes for text in node.failures]
         raise Unmet("; ".join([offer.unmet, *_expectation(offer), *failures]))
     return 0
 

@@ -125,10 +125,8 @@ def _address(
     if own_hub_client(settings) is None:
         return args.url or client.url, client.fingerprint
     from fleet_smi.cli.join_address import join_address
-    from fleet_smi.client.connection import parse_hub_url
-    from fleet_smi.config.ip_addresses import is_loopback
 
     address = join_address(settings, args.url)
-    if args.url is None and is_loopback(parse_hub_url(address.url)[1]):
+    if args.url is None and address.is_loopback:
         raise UsageError("no other machine reaches this hub: set hub.listen, or give --url")
     return address.url, address.fingerprint
