@@ -6,15 +6,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from fleet_smi.errors import UsageError
+from fleet_smi.mcp.answers import cut
 from fleet_smi.mcp.fleet_access import FleetAccess
-from fleet_smi.mcp.outside_text import (
-    OutsideText,
-    iso_time,
-    outside,
-    outside_or_none,
-    quoted,
-    reason,
-)
+from fleet_smi.mcp.outside_text import OutsideText, iso_time, outside, quoted, reason
 from fleet_smi.model.history import Figure, Job, Series, Sums
 
 _MAX_PLACES, _MAX_DAYS, _MAX_GPUS, _POINTS = 16, 92, 16, 48
@@ -68,9 +62,8 @@ def job_efficiency(access: FleetAccess, asked: JobArguments) -> tuple[JobList, s
         jobs: tuple[Job, ...] = (hub.job(asked.job),)
     else:
         jobs = hub.jobs(asked.since, user=asked.user or _me(access)).rows
-    found = JobList(
-        jobs=tuple(map(_job, jobs[: asked.limit])), more_jobs=max(0, len(jobs) - asked.limit)
-    )
+    rows, more = cut(jobs, asked.limit, _job)
+    found = JobList(jobs=rows, more_jobs=more)
     lines = [f"- {quoted(row.id)}: {_describe(row.use)}{_advice(row)}" for row in found.jobs]
     return found, "\n".join(lines) or "No job in that time."
 
@@ -86,7 +79,7 @@ def _job(job: Job) -> JobRow:
     return JobRow(
         id=outside(job.id),
         user=outside(job.user),
-        command=outside_or_none(job.command),
+        command=outside(job.command),
         started=iso_time(job.start),
         ended=iso_time(job.end),
         gpus=job.gpus,

@@ -5,33 +5,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fleet_smi.mcp.answers import WantedGpus, cut, gib
 from fleet_smi.mcp.fleet_access import FleetAccess
-from fleet_smi.mcp.outside_text import (
-    OutsideText,
-    iso_time,
-    outside,
-    outside_or_none,
-    quoted,
-    reason,
-)
+from fleet_smi.mcp.outside_text import OutsideText, iso_time, outside, quoted, reason
 from fleet_smi.model.candidates import Candidate, GpuRequest
-from fleet_smi.model.select import Offer, find_offer
-from fleet_smi.model.snapshot import Vendor
-from fleet_smi.model.units import GIB, parse_memory
+from fleet_smi.model.select import Offer, Rejection, find_offer
 
 _MAX_GPUS, _MAX_REJECTED = 64, 12
 Policy = Literal["free", "no-process", "memory", "load", "context"]
 
 
-class FreeArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FreeArguments(WantedGpus, frozen=True, kw_only=True):
     """What is wanted, as for `fleet-smi free`."""
 
-    count: Annotated[int, Meta(ge=1, le=1024, description="how many GPUs")] = 1
-    min_free: Annotated[str, Meta(max_length=32, description="free memory per GPU: 40GiB")] = "0"
-    model: Annotated[str, Meta(max_length=100, description="words of the model: H100")] | None = (
-        None
-    )
-    vendor: Vendor | None = None
     same_node: Annotated[bool, Meta(description="all GPUs on one node")] = False
     policy: Annotated[Policy, Meta(description="what counts as free")] = "free"
     max_used: Annotated[float, Meta(ge=0, le=100, description="percent, for policy memory")] = 20.0
@@ -80,7 +66,7 @@ def find_free_gpus(access: FleetAccess, wanted: FreeArguments) -> tuple[FreeGpus
     """Return the best free GPUs, by the hub's judgement where there is one."""
     request = GpuRequest(
         count=wanted.count,
-        min_free_bytes=parse_memory(wanted.min_free),
+        min_free_bytes=wanted.min_free_bytes,
         model=wanted.model,
         vendor=wanted.vendor,
         policy=wanted.policy,
@@ -88,18 +74,16 @@ def find_free_gpus(access: FleetAccess, wanted: FreeArguments) -> tuple[FreeGpus
         same_node=wanted.same_node,
     )
     offer = _offer(access, request)
-    rejected = () if offer.unmet is None else offer.refused
+    refused = () if offer.unmet is None else offer.refused
+    rejected, more_rejected = cut(refused, _MAX_REJECTED, _rejection)
     counts, expected = offer.summary, offer.expected
     found = FreeGpus(
         met=offer.unmet is None,
         take_with=_command(wanted, on_any=access.hub is not None),
         reason=reason(offer.reason or offer.unmet or ""),
         gpus=tuple(map(_gpu, offer.offered[:_MAX_GPUS])),
-        rejected=tuple(
-            RejectedGpu(gpu=outside(_label(one.node, one.index)), why=reason(one.words))
-            for one in rejected[:_MAX_REJECTED]
-        ),
-        more_rejected=max(0, len(rejected) - _MAX_REJECTED),
+        rejected=rejected,
+        more_rejected=more_rejected,
         usually_by=None if expected is None else iso_time(expected.by),
         free=counts.free,
         total=counts.gpus,
@@ -125,21 +109,21 @@ def _offer(access: FleetAccess, request: GpuRequest) -> Offer:
 
 
 def _gpu(one: Candidate) -> FreeGpu:
-    memory = one.free_memory_bytes
     return FreeGpu(
         gpu=outside(one.label),
         node=outside(one.node),
         index=one.index,
         uuid=outside(one.uuid),
-        model=outside_or_none(one.model),
-        free_memory_gib=None if memory is None else round(memory / GIB, 1),
+        model=outside(one.model),
+        free_memory_gib=gib(one.free_memory_bytes),
         temperature_celsius=one.temperature_celsius,
-        ssh_host=outside_or_none(one.ssh_host),
+        ssh_host=outside(one.ssh_host),
     )
 
 
-def _label(node: str, index: int | None) -> str:
-    return node if index is None else f"{node}:{index}"
+def _rejection(one: Rejection) -> RejectedGpu:
+    label = one.node if one.index is None else f"{one.node}:{one.index}"
+    return RejectedGpu(gpu=outside(label), why=reason(one.words))
 
 
 def _text(found: FreeGpus) -> str:

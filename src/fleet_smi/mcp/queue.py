@@ -1,16 +1,16 @@
 """Tools of the hub's queue: who waits, and with actions allowed, join it and leave it."""
 
+from contextlib import closing
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from fleet_smi.errors import NotFound
+from fleet_smi.mcp.answers import WantedGpus, cut
 from fleet_smi.mcp.fleet_access import FleetAccess
 from fleet_smi.mcp.outside_text import OutsideText, iso_time, outside, quoted, reason
 from fleet_smi.model.queue.entries import ANYWHERE, QueueRequest
 from fleet_smi.model.queue.view import QueueRow
-from fleet_smi.model.snapshot import Vendor
-from fleet_smi.model.units import parse_memory
 
 _MAX_ROWS, _MAX_LABELS = 50, 16
 _HOUR = 3600.0
@@ -20,13 +20,9 @@ class NoArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Nothing."""
 
 
-class JoinArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JoinArguments(WantedGpus, frozen=True, kw_only=True):
     """What to wait for: `count` GPUs of one node."""
 
-    count: Annotated[int, Meta(ge=1, le=1024)] = 1
-    min_free: Annotated[str, Meta(max_length=32, description="free memory per GPU: 40GiB")] = "0"
-    model: Annotated[str, Meta(max_length=100)] | None = None
-    vendor: Vendor | None = None
     where: Annotated[str, Meta(max_length=200, description="any, node:gpu03, label:rack=3")] = (
         ANYWHERE
     )
@@ -77,11 +73,8 @@ def queue_status(access: FleetAccess, _: NoArguments) -> tuple[QueueStatus, str]
     view = access.require_hub().queue()
     # One's own first: of a long queue they must not be cut off.
     rows = sorted(view.rows, key=lambda row: not row.own)
-    found = QueueStatus(
-        person=None if view.person is None else outside(view.person),
-        requests=tuple(map(_row, rows[:_MAX_ROWS])),
-        more_requests=max(0, len(rows) - _MAX_ROWS),
-    )
+    requests, more = cut(rows, _MAX_ROWS, _row)
+    found = QueueStatus(person=outside(view.person), requests=requests, more_requests=more)
     return found, "\n".join(map(_line, found.requests)) or "Nobody waits."
 
 
@@ -89,7 +82,7 @@ def join_queue(access: FleetAccess, asked: JoinArguments) -> tuple[QueuedRequest
     """Wait for GPUs as the person of the server's token."""
     request = QueueRequest(
         count=asked.count,
-        min_free_bytes=parse_memory(asked.min_free),
+        min_free_bytes=asked.min_free_bytes,
         model=asked.model,
         vendor=asked.vendor,
         where=asked.where,
@@ -97,24 +90,18 @@ def join_queue(access: FleetAccess, asked: JoinArguments) -> tuple[QueuedRequest
         note=asked.note,
         keep_seconds=asked.keep_hours * _HOUR,
     )
-    client = access.acting()
-    try:
+    with closing(access.acting()) as client:
         found = _row(client.join_queue(request))
-    finally:
-        client.close()
     return found, f"{_line(found)}\nTake what is offered with `fleet-smi run` on that node."
 
 
 def cancel_my_request(access: FleetAccess, asked: CancelArguments) -> tuple[CancelledRequest, str]:
     """Leave the queue; never with the request of somebody else, whatever the token may do."""
-    client = access.acting()
-    try:
+    with closing(access.acting()) as client:
         own = [row.id for row in client.queue().rows if row.own]
         if asked.id not in own:
             raise NotFound(f"you have no request {outside(asked.id)} in the queue")
         client.cancel_request(asked.id)
-    finally:
-        client.close()
     text = f"Removed request {quoted(asked.id)} from the queue."
     return CancelledRequest(id=outside(asked.id)), text
 

@@ -4,18 +4,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from fleet_smi.mcp.answers import cut, gib
 from fleet_smi.mcp.fleet_access import FleetAccess
-from fleet_smi.mcp.outside_text import (
-    OutsideText,
-    iso_time,
-    outside,
-    outside_or_none,
-    quoted,
-    reason,
-)
+from fleet_smi.mcp.outside_text import OutsideText, iso_time, outside, quoted, reason
 from fleet_smi.model.candidates import device_label
 from fleet_smi.model.people import Holding, PeopleView, Person, view_people
-from fleet_smi.model.units import GIB, format_duration, pluralize
+from fleet_smi.model.snapshot import Process
+from fleet_smi.model.units import format_duration, pluralize
 
 _MAX_PEOPLE, _MAX_GPUS, _MAX_PROCESSES, _MAX_NODES = 50, 50, 4, 12
 
@@ -79,11 +74,13 @@ def who_has_gpus(access: FleetAccess, asked: WhoArguments) -> tuple[Holders, str
         people = access.hub.people(asked.user)
     else:
         people = view_people(access.view(), asked.user)
+    rows, more_people = cut(people.people, _MAX_PEOPLE, _person)
+    gpus, more_gpus = cut(people.holdings, _MAX_GPUS, _gpu)
     found = Holders(
-        people=tuple(map(_person, people.people[:_MAX_PEOPLE])),
-        more_people=max(0, len(people.people) - _MAX_PEOPLE),
-        gpus=tuple(map(_gpu, people.holdings[:_MAX_GPUS])),
-        more_gpus=max(0, len(people.holdings) - _MAX_GPUS),
+        people=rows,
+        more_people=more_people,
+        gpus=gpus,
+        more_gpus=more_gpus,
         silent_nodes=tuple(map(outside, people.silent[:_MAX_NODES])),
     )
     return found, _text(found, people, asked.user)
@@ -97,36 +94,34 @@ def _person(person: Person) -> HolderRow:
         idle_gpus=person.idle_gpus,
         idle_for=None if idle is None else format_duration(idle),
         nodes=tuple(map(outside, person.nodes[:_MAX_NODES])),
-        memory_gib=_gib(person.memory_bytes),
+        memory_gib=gib(person.memory_bytes),
         busy_percent=_percent(person.busy_percent),
         since=iso_time(person.since),
     )
 
 
 def _gpu(held: Holding) -> HeldGpu:
-    verdict, processes = held.gpu.verdict, held.processes
+    verdict = held.gpu.verdict
+    processes, more_processes = cut(held.processes, _MAX_PROCESSES, _process)
     return HeldGpu(
         gpu=outside(device_label(held.node.name, held.gpu.index, None)),
-        model=outside_or_none(held.gpu.name),
+        model=outside(held.gpu.name),
         state=verdict.state,
         reason=reason(verdict.reason),
-        memory_gib=_gib(held.memory_bytes),
+        memory_gib=gib(held.memory_bytes),
         busy_percent=_percent(held.busy_percent),
-        processes=tuple(
-            HeldProcess(
-                pid=process.pid,
-                program=outside_or_none(process.name),
-                command=outside_or_none(process.command),
-                started=iso_time(process.started_at),
-            )
-            for process in processes[:_MAX_PROCESSES]
-        ),
-        more_processes=max(0, len(processes) - _MAX_PROCESSES),
+        processes=processes,
+        more_processes=more_processes,
     )
 
 
-def _gib(count: int | None) -> float | None:
-    return None if count is None else round(count / GIB, 1)
+def _process(process: Process) -> HeldProcess:
+    return HeldProcess(
+        pid=process.pid,
+        program=outside(process.name),
+        command=outside(process.command),
+        started=iso_time(process.started_at),
+    )
 
 
 def _percent(value: float | None) -> float | None:

@@ -6,9 +6,10 @@ from msgspec import Meta, Struct
 
 from fleet_smi.client.summaries import fetch_diagnosis
 from fleet_smi.errors import NotFound, UsageError
+from fleet_smi.mcp.answers import cut
 from fleet_smi.mcp.fleet_access import FleetAccess
-from fleet_smi.mcp.outside_text import OutsideText, outside, outside_or_none, quoted, reason
-from fleet_smi.model.diagnosis import USER_PREFIX, Diagnosis, diagnose_target
+from fleet_smi.mcp.outside_text import OutsideText, outside, quoted, reason
+from fleet_smi.model.diagnosis import USER_PREFIX, Diagnosis, SlowdownFinding, diagnose_target
 from fleet_smi.model.units import pluralize
 from fleet_smi.model.views import split_fleet_view
 
@@ -92,22 +93,24 @@ def _default_target(access: FleetAccess) -> str:
 
 
 def _slowdown(target: str, looked_at: list[Diagnosis], advice: tuple[str, ...]) -> Slowdown:
-    findings = [finding for one in looked_at[:_MAX_TARGETS] for finding in one.findings]
+    found = [finding for one in looked_at[:_MAX_TARGETS] for finding in one.findings]
+    findings, more_findings = cut(found, _MAX_FINDINGS, _finding)
     return Slowdown(
         target=outside(target),
         gpus=sum([one.gpus for one in looked_at]),
-        findings=tuple(
-            SlowFinding(
-                kind=finding.kind,
-                severity=finding.severity,
-                node=outside(finding.node),
-                gpu=outside_or_none(finding.gpu),
-                text=reason(finding.text),
-            )
-            for finding in findings[:_MAX_FINDINGS]
-        ),
-        more_findings=max(0, len(findings) - _MAX_FINDINGS),
+        findings=findings,
+        more_findings=more_findings,
         advice=tuple(map(reason, advice)),
+    )
+
+
+def _finding(finding: SlowdownFinding) -> SlowFinding:
+    return SlowFinding(
+        kind=finding.kind,
+        severity=finding.severity,
+        node=outside(finding.node),
+        gpu=outside(finding.gpu),
+        text=reason(finding.text),
     )
 
 
