@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,22 +114,28 @@ def build_exporters(
     stack: ExitStack, settings: HubSettings, hub: Hub, folder: Path
 ) -> "dict[ExporterName, MetricExporter]":
     """Build the senders to long-term stores of series, by name."""
-    # Imported here, because only some hubs need their libraries.
+    urls: dict[ExporterName, str | None] = {
+        "remote_write": settings.remote_write,
+        "otlp": settings.otlp,
+    }
     exporters: dict[ExporterName, MetricExporter] = {}
-    if settings.remote_write is not None:
-        require_extra("remote-write", "hub.remote_write")
-        from fleet_smi.hub.metric_export.remote_write import build_remote_writer
-
-        writer = build_remote_writer(hub, settings, settings.remote_write, folder)
-        exporters["remote_write"] = writer
-        stack.callback(writer.close)
-    if settings.otlp is not None:
-        require_extra("otlp", "hub.otlp")
-        from fleet_smi.hub.metric_export.otlp import build_otlp_exporter
-
-        exporters["otlp"] = build_otlp_exporter(hub, settings, settings.otlp, folder)
-        stack.callback(exporters["otlp"].close)
+    for name, url in urls.items():
+        if url is not None:
+            exporters[name] = _build_exporter(name, url, settings, hub, folder)
+            stack.callback(exporters[name].close)
     return exporters
+
+
+def _build_exporter(
+    name: "ExporterName", url: str, settings: HubSettings, hub: Hub, folder: Path
+) -> "MetricExporter":
+    extra = name.replace("_", "-")
+    require_extra(extra, f"hub.{name}")
+    # Imported here, because only some hubs need their libraries.
+    from fleet_smi.hub.metric_export.exporter import MetricExporter
+
+    module = import_module(f"fleet_smi.hub.metric_export.{name}")
+    return MetricExporter(name, hub, module.create_export(settings, url), folder / extra)
 
 
 def _options(settings: HubSettings, sites: Sites | None) -> dict[str, Any]:

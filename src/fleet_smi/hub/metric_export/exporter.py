@@ -46,11 +46,17 @@ class Encoder(Protocol):
         ...
 
 
-class Format(NamedTuple):
-    """How an exporter encodes and compresses what it sends."""
+class Export(NamedTuple):
+    """What is different between exporters: the format, the receiver, how often and how much.
+
+    `max_buffer_bytes` is for what could not be sent yet.
+    """
 
     encoder: Encoder
     compress: Callable[[bytes], bytes]
+    receiver: Receiver
+    interval_seconds: float
+    max_buffer_bytes: int
 
 
 class _UserCounts(Struct):
@@ -89,26 +95,16 @@ class _Totals:
 class MetricExporter:
     """Sends the fleet of one hub to one receiver; begins with `run`."""
 
-    def __init__(
-        self,
-        name: ExporterName,
-        hub: Hub,
-        output: Format,
-        receiver: Receiver,
-        folder: Path,
-        *,
-        interval_seconds: float,
-        max_buffer_bytes: int,
-    ) -> None:
+    def __init__(self, name: ExporterName, hub: Hub, export: Export, folder: Path) -> None:
         """`folder` is for what could not be sent yet."""
         self.name = name
         self.own_metrics: Callable[[], OwnMetrics] = lambda: OwnMetrics(self.counts())
         """Metrics of the hub itself; the server adds its own."""
         self._hub = hub
-        self._encoder, self._compress = output
-        self._interval_seconds = interval_seconds
-        self._buffer = RequestBuffer(folder, max_buffer_bytes)
-        self._sender = Sender(receiver, self._buffer, name=name, clock=hub.clock)
+        self._encoder, self._compress = export.encoder, export.compress
+        self._interval_seconds = export.interval_seconds
+        self._buffer = RequestBuffer(folder, export.max_buffer_bytes)
+        self._sender = Sender(export.receiver, self._buffer, name=name, clock=hub.clock)
 
     @property
     def error(self) -> str | None:

@@ -2,22 +2,19 @@
 
 import gzip
 from collections.abc import Mapping
-from pathlib import Path
 
 from fleet_smi.config.settings import HubSettings
-from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.metric_export.exporter import Format, MetricExporter
+from fleet_smi.hub.metric_export.exporter import Export
 from fleet_smi.hub.metric_export.receiver import HttpProtocol, Receiver, basic_credentials
 from fleet_smi.wire.otlp import OtlpEncoder, rejected_points
 
-FOLDER = "otlp"
 _COMPRESSION_LEVEL = 1  # attributes repeat: a higher level takes twice as long for little
 # The specification: these are retried, and no other answer is.
 _TEMPORARY = (429, 502, 503, 504)
 
 
-def build_otlp_exporter(hub: Hub, settings: HubSettings, url: str, folder: Path) -> MetricExporter:
-    """Build the exporter; raise `UsageError` where a credential is missing."""
+def create_export(settings: HubSettings, url: str) -> Export:
+    """Return what the exporter needs; raise `UsageError` where a credential is missing."""
 
     def credentials() -> Mapping[str, str]:
         token = settings.read_otlp_token()
@@ -35,15 +32,8 @@ def build_otlp_exporter(hub: Hub, settings: HubSettings, url: str, folder: Path)
         is_temporary=lambda status: status in _TEMPORARY,
         rejected_samples=rejected_points,
     )
-    return MetricExporter(
-        "otlp",
-        hub,
-        Format(OtlpEncoder(settings.otlp_attributes), _compress),
-        Receiver(url, protocol, credentials),
-        folder / FOLDER,
-        interval_seconds=settings.otlp_interval,
-        max_buffer_bytes=settings.otlp_buffer,
-    )
+    encoder, receiver = OtlpEncoder(settings.otlp_attributes), Receiver(url, protocol, credentials)
+    return Export(encoder, _compress, receiver, settings.otlp_interval, settings.otlp_buffer)
 
 
 def _compress(data: bytes) -> bytes:

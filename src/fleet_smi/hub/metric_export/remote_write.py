@@ -1,17 +1,14 @@
 """Prometheus remote write as a metric exporter: its encoding, headers and credentials."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from cramjam import snappy
 
 from fleet_smi.config.settings import HubSettings
-from fleet_smi.hub.hub import Hub
-from fleet_smi.hub.metric_export.exporter import Format, MetricExporter
+from fleet_smi.hub.metric_export.exporter import Export
 from fleet_smi.hub.metric_export.receiver import HttpProtocol, Receiver, basic_credentials
 from fleet_smi.wire.remote_write import SeriesEncoder
 
-FOLDER = "remote-write"
 PROTOCOL = HttpProtocol(
     headers={
         "Content-Encoding": "snappy",
@@ -22,8 +19,8 @@ PROTOCOL = HttpProtocol(
 )
 
 
-def build_remote_writer(hub: Hub, settings: HubSettings, url: str, folder: Path) -> MetricExporter:
-    """Build the exporter; raise `UsageError` where a credential is missing."""
+def create_export(settings: HubSettings, url: str) -> Export:
+    """Return what the exporter needs; raise `UsageError` where a credential is missing."""
 
     def credentials() -> Mapping[str, str]:
         token = settings.read_remote_write_token()
@@ -35,14 +32,12 @@ def build_remote_writer(hub: Hub, settings: HubSettings, url: str, folder: Path)
         return {"Authorization": basic_credentials(settings.remote_write_user, password)}
 
     credentials()  # a file that cannot be read is an error at the start
-    return MetricExporter(
-        "remote_write",
-        hub,
-        Format(SeriesEncoder(settings.remote_write_labels), _compress),
+    return Export(
+        SeriesEncoder(settings.remote_write_labels),
+        _compress,
         Receiver(url, PROTOCOL, credentials),
-        folder / FOLDER,
-        interval_seconds=settings.remote_write_interval,
-        max_buffer_bytes=settings.remote_write_buffer,
+        settings.remote_write_interval,
+        settings.remote_write_buffer,
     )
 
 
