@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from fleet_smi.errors import (
-    CollectError,
-    DriverMismatch,
     FleetError,
     NotAnswering,
     NotPresent,
     ReadFailed,
-    StillReading,
     UsageError,
 )
 from fleet_smi.fleet.one_machine import OneMachine
 from fleet_smi.model.fleet import FleetView
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.verdict.thresholds import Thresholds
-from fleet_smi.node.reader import ReadResult
+from fleet_smi.node.reader_types import COLLECT_ERRORS, ReadResult, ReadTimeouts
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.sampler import Sampler
 from fleet_smi.wire.capture.capture_file import (
@@ -39,11 +36,6 @@ if TYPE_CHECKING:
 
 NAME_PREFIX = "replay-"
 """Begins the name of a node that is replayed, so that every view shows what it is."""
-
-_ERRORS: dict[str, type[CollectError]] = {
-    kind.__name__: kind
-    for kind in (NotPresent, ReadFailed, DriverMismatch, NotAnswering, StillReading)
-}
 
 
 def read_capture(path: str) -> CaptureFile:
@@ -122,12 +114,7 @@ class ReplayReader:
     def prefetch(self, requests: Sequence[ReadRequest]) -> None:
         """Do nothing: all readings are there."""
 
-    def read(
-        self,
-        requests: Sequence[ReadRequest],
-        timeout_seconds: float | None,
-        total_timeout_seconds: float | None,
-    ) -> list[ReadResult]:
+    def read(self, requests: Sequence[ReadRequest], timeouts: ReadTimeouts) -> list[ReadResult]:
         """Return what was captured of each subject."""
         return [self._result(subject) for subject, _ in requests]
 
@@ -144,7 +131,7 @@ class ReplayReader:
         value = from_plain(found.value)
         if found.outcome == "ok":
             return ReadResult(value, None, found.seconds)
-        kind = _ERRORS.get(found.outcome, ReadFailed)
+        kind = COLLECT_ERRORS.get(found.outcome, ReadFailed)
         if issubclass(kind, NotAnswering):
             known = value if isinstance(value, dict) else {}
             return ReadResult(None, kind(found.message, found.since, known), found.seconds)

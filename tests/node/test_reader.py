@@ -19,6 +19,7 @@ from fleet_smi.errors import (
 from fleet_smi.node import reader as module
 from fleet_smi.node.reader import Deadlines, Reader, ReadResult
 from fleet_smi.node.reader_process import ProcessWorker, fork_worker, spawn_worker
+from fleet_smi.node.reader_types import ReadTimeouts
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.thread_reader import ThreadWorker
 from sim.scenario import Scenario, SimGpu
@@ -31,7 +32,7 @@ HUNG = Scenario(gpus=[SimGpu()], faults={"nvmlInit": "never"})
 
 
 def read(reader: Reader, *requests: ReadRequest, timeout_seconds: float = 10.0) -> list[ReadResult]:
-    return reader.read(requests, timeout_seconds, 2 * timeout_seconds)
+    return reader.read(requests, ReadTimeouts(timeout_seconds, 2 * timeout_seconds))
 
 
 def value(reader: Reader, request: ReadRequest) -> Any:
@@ -173,14 +174,14 @@ def test_a_slow_initialisation_is_awaited_by_its_own_worker(machine: SimulatedMa
 
     reader = Reader(start, Deadlines(call=30.0, initialisation=60.0))
     value(reader, HOST)
-    slow, host = reader.read([NVIDIA, HOST], 2.0, 60.0)
+    slow, host = reader.read([NVIDIA, HOST], ReadTimeouts(2.0, 60.0))
     assert isinstance(slow.error, StillReading)
     assert "s so far" in str(slow.error)
     assert host.error is None
     again: list[ReadResult] = [slow]
 
     def answered() -> bool:
-        again[:] = reader.read([NVIDIA, HOST], 2.0, 60.0)
+        again[:] = reader.read([NVIDIA, HOST], ReadTimeouts(2.0, 60.0))
         return again[0].error is None
 
     wait_until(answered)
@@ -196,7 +197,7 @@ def test_a_listener_learns_what_is_waited_for(machine: SimulatedMachine) -> None
     heard: list[str | None] = []
     reader = Reader(spawn_worker)
     reader.on_wait = lambda step, _: heard.append(step)
-    (answer,) = reader.read([NVIDIA], None, None)
+    (answer,) = reader.read([NVIDIA], ReadTimeouts())
     assert answer.error is None
     assert any("the NVIDIA driver is being initialised" in (step or "") for step in heard)
     assert heard[-1] is None
@@ -208,7 +209,7 @@ def test_a_slow_subject_is_awaited_while_it_makes_progress(machine: SimulatedMac
     machine.set_scenario(Scenario(gpus=[slow, slow, slow, slow]))
     reader = Reader(spawn_worker)
     value(reader, HOST)
-    (answer,) = reader.read([NVIDIA], 1.0, 1.0)
+    (answer,) = reader.read([NVIDIA], ReadTimeouts(1.0, 1.0))
     assert answer.error is None
     assert answer.seconds > 1.5
     reader.close()

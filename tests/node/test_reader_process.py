@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fleet_smi.node.reader import Reader
 from fleet_smi.node.reader_process import spawn_worker
+from fleet_smi.node.reader_types import ReadTimeouts
 from tests.machines import wait_until
 
 
@@ -33,7 +34,7 @@ def test_large_results_arrive_complete(tmp_path: Path) -> None:
     (tmp_path / "proc/sys/kernel/random/boot_id").write_text("y" * 65_536)
     (tmp_path / "proc/stat").write_text("cpu 1 1 1 1 1 1 1 1\n")
     reader = Reader(spawn_worker)
-    (result,) = reader.read([("host", {"root": str(tmp_path)})], 10.0, 10.0)
+    (result,) = reader.read([("host", {"root": str(tmp_path)})], ReadTimeouts(10.0, 10.0))
     raw = result.value
     assert (len(raw["machine_id"]), len(raw["boot_id"])) == (65_536, 65_536)
     reader.close()

@@ -16,6 +16,7 @@ from fleet_smi.node import snapshot_builder
 from fleet_smi.node.collectors import QUICK_SUBJECTS
 from fleet_smi.node.reader import Reader, ReadResult
 from fleet_smi.node.reader_process import ProcessWorker, spawn_worker
+from fleet_smi.node.reader_types import ReadTimeouts
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.sampler import Sampler
 from sim.scenario import GIB, MIB, Scenario, SimGpu, SimProcess
@@ -30,12 +31,7 @@ class ScriptedReader(Reader):
         self.results = results
         self.requested: list[str] = []
 
-    def read(
-        self,
-        requests: Sequence[ReadRequest],
-        timeout_seconds: float | None,
-        total_timeout_seconds: float | None,
-    ) -> list[ReadResult]:
+    def read(self, requests: Sequence[ReadRequest], timeouts: ReadTimeouts) -> list[ReadResult]:
         return [self._answer(subject) for subject, _ in requests]
 
     def _answer(self, subject: str) -> ReadResult:

@@ -8,6 +8,7 @@ import sys
 import threading
 
 from fleet_smi.node.reader import Reader
+from fleet_smi.node.reader_types import ReadTimeouts
 from fleet_smi.node.thread_reader import ThreadWorker
 from sim.scenario import Scenario, SimGpu
 from tests.machines import SimulatedMachine, wait_until
@@ -19,27 +20,28 @@ from fleet_smi.errors import NotAnswering
 from fleet_smi.node.thread_reader import ThreadWorker, thread_then_process
 from fleet_smi.node.reader import Deadlines, Reader
 from fleet_smi.node.reader_process import ProcessWorker
+from fleet_smi.node.reader_types import ReadTimeouts
 
 HOST, NVIDIA = ("host", {"root": "/"}), ("nvidia", {"root": "/", "traffic": False})
 reader = Reader(thread_then_process(), Deadlines(3.0, 3.0))
 """
 _AFTER_A_HANG = """
-hung, host = reader.read([NVIDIA, HOST], 3.0, 30.0)
+hung, host = reader.read([NVIDIA, HOST], ReadTimeouts(3.0, 30.0))
 assert isinstance(hung.error, NotAnswering), hung
 assert host.error is None, host
 assert isinstance(reader._worker, ProcessWorker), reader._worker
 print("hung", flush=True)
 sys.stdin.readline()
-while (answer := reader.read([NVIDIA], 10.0, 10.0)[0]).error is not None:
+while (answer := reader.read([NVIDIA], ReadTimeouts(10.0, 10.0))[0]).error is not None:
     pass
 assert isinstance(reader._worker, ThreadWorker), reader._worker
 print("devices", len(answer.value["devices"]), flush=True)
 """
 _AFTER_A_MISMATCH = """
-(mismatch,) = reader.read([NVIDIA], 10.0, 10.0)
+(mismatch,) = reader.read([NVIDIA], ReadTimeouts(10.0, 10.0))
 print(type(mismatch.error).__name__, flush=True)
 sys.stdin.readline()
-(answer,) = reader.read([NVIDIA], 10.0, 10.0)
+(answer,) = reader.read([NVIDIA], ReadTimeouts(10.0, 10.0))
 assert isinstance(reader._worker, ProcessWorker), reader._worker
 print("devices", len(answer.value["devices"]), flush=True)
 """
@@ -86,7 +88,7 @@ def test_after_a_mismatch_a_process_loads_the_new_library(machine: SimulatedMach
 def test_closing_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     reader = Reader(ThreadWorker)
-    reader.read([("host", {"root": "/"})], 10.0, 10.0)
+    reader.read([("host", {"root": "/"})], ReadTimeouts(10.0, 10.0))
     assert len(set(threading.enumerate()) - before) == 1
     reader.close()
     wait_until(lambda: set(threading.enumerate()) <= before)

@@ -8,8 +8,7 @@ from typing import Any
 from fleet_smi import __version__
 from fleet_smi.errors import NotAnswering
 from fleet_smi.node.collectors import ALL_SUBJECTS, COLLECTORS
-from fleet_smi.node.reader import ReadResult
-from fleet_smi.node.reader_types import SubjectReader
+from fleet_smi.node.reader_types import ReadResult, ReadTimeouts, SubjectReader
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.sampler import Sampler
 from fleet_smi.node.vendor_programs import MORE_FOLDERS, find_program
@@ -40,14 +39,9 @@ class RecordingReader:
     def prefetch(self, requests: Sequence[ReadRequest]) -> None:
         """Do nothing: a capture has time."""
 
-    def read(
-        self,
-        requests: Sequence[ReadRequest],
-        timeout_seconds: float | None,
-        total_timeout_seconds: float | None,
-    ) -> list[ReadResult]:
+    def read(self, requests: Sequence[ReadRequest], timeouts: ReadTimeouts) -> list[ReadResult]:
         """Read, and keep the results by subject."""
-        results = self._reader.read(requests, timeout_seconds, total_timeout_seconds)
+        results = self._reader.read(requests, timeouts)
         for (subject, _), result in zip(requests, results, strict=True):
             self.readings[subject] = _joined(self.readings.get(subject), result)
         return results
@@ -94,7 +88,7 @@ def take_capture(
         ("tool_outputs", {"root": root, "folders": MORE_FOLDERS, "without": tuple(hung)}),
         ("environment", {"root": root}),
     ]
-    tools, environment = reader.read(extra, _TOOLS_SECONDS, 2 * _TOOLS_SECONDS)
+    tools, environment = reader.read(extra, ReadTimeouts(_TOOLS_SECONDS, 2 * _TOOLS_SECONDS))
     return _scrubbed(taken, tools.value or {}, environment.value or {})
 
 
@@ -118,7 +112,8 @@ def _read_fallbacks(recorder: RecordingReader, root: str) -> None:
                 continue
             arguments = {"timeout_seconds": _PROGRAM_SECONDS}
             arguments |= {"root": root} if entry.name == "nvidia_smi" else {"program": path}
-        recorder.read([(entry.name, arguments)], None, _TOOLS_SECONDS)
+        timeouts = ReadTimeouts(total_seconds=_TOOLS_SECONDS)
+        recorder.read([(entry.name, arguments)], timeouts)
 
 
 def _scrubbed(

@@ -21,17 +21,17 @@ from math import inf
 from typing import Any
 
 from fleet_smi.errors import (
-    CollectError,
     DriverMismatch,
     NotAnswering,
-    NotPresent,
     ReadFailed,
     StillReading,
 )
 from fleet_smi.node.reader_types import (
+    COLLECT_ERRORS,
     Deadlines,
     ReaderWorker,
     ReadResult,
+    ReadTimeouts,
     SlowRead,
     SubjectBackoff,
     WaitListener,
@@ -39,10 +39,6 @@ from fleet_smi.node.reader_types import (
 from fleet_smi.node.reader_worker import RawResults, ReadRequest
 
 __all__ = ["Deadlines", "ReadResult", "Reader", "ReaderWorker"]
-
-_ERRORS: dict[str, type[CollectError]] = {
-    kind.__name__: kind for kind in (NotPresent, ReadFailed, DriverMismatch, NotAnswering)
-}
 
 _RETRY_SECONDS = 30.0
 """How long a hung subject is not read again, after its deadline."""
@@ -81,17 +77,9 @@ class Reader:
         self._prefetched = [request for request in requests if not self._is_held_back(request[0])]
         self._send(self._prefetched)
 
-    def read(
-        self,
-        requests: Sequence[ReadRequest],
-        timeout_seconds: float | None,
-        total_timeout_seconds: float | None,
-    ) -> list[ReadResult]:
-        """Return one result per request; a subject that is slow or hung does not stop the rest.
-
-        `timeout_seconds` is how long to wait for a worker without progress, `None` as long as the
-        deadline of its subject allows.
-        """
+    def read(self, requests: Sequence[ReadRequest], timeouts: ReadTimeouts) -> list[ReadResult]:
+        """Return one result per request; a subject that is slow or hung does not stop the rest."""
+        timeout_seconds, total_seconds = timeouts
         results = self._late_results(requests) if self._slow else {}
         left = [
             request
@@ -100,7 +88,7 @@ class Reader:
         ]
         if self._prefetched and self._prefetched != left:
             self._stop_current()  # prefetched for other requests: those results are useless
-        until = inf if total_timeout_seconds is None else time.monotonic() + total_timeout_seconds
+        until = inf if total_seconds is None else time.monotonic() + total_seconds
         while left and (seconds_left := until - time.monotonic()) > 0:
             seconds = None if timeout_seconds is None else min(timeout_seconds, seconds_left)
             results |= self._exchange(left, seconds)
@@ -308,4 +296,4 @@ class Reader:
 def _to_result(outcome: str, value: Any, seconds: float) -> ReadResult:
     if outcome == "ok":
         return ReadResult(value, None, seconds)
-    return ReadResult(None, _ERRORS[outcome](value), seconds)
+    return ReadResult(None, COLLECT_ERRORS[outcome](value), seconds)

@@ -3,8 +3,21 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from fleet_smi.errors import CollectError
+from fleet_smi.errors import (
+    CollectError,
+    DriverMismatch,
+    NotAnswering,
+    NotPresent,
+    ReadFailed,
+    StillReading,
+)
 from fleet_smi.node.reader_worker import RawResults, ReadRequest
+
+COLLECT_ERRORS: dict[str, type[CollectError]] = {
+    kind.__name__: kind
+    for kind in (NotPresent, ReadFailed, DriverMismatch, NotAnswering, StillReading)
+}
+"""Every error that a reading can end with, by the name that pipes and capture files have."""
 
 
 class Deadlines(NamedTuple):
@@ -16,6 +29,16 @@ class Deadlines(NamedTuple):
 
     call: float = 10.0
     initialisation: float = 60.0
+
+
+class ReadTimeouts(NamedTuple):
+    """How long a read waits for a worker without progress, and in all; `None` is without limit.
+
+    The deadline of a subject ends a wait in any case.
+    """
+
+    progress_seconds: float | None = None
+    total_seconds: float | None = None
 
 
 class ReadResult(NamedTuple):
@@ -76,12 +99,7 @@ class SubjectReader(Protocol):
     def prefetch(self, requests: Sequence[ReadRequest]) -> None:
         """Send requests without waiting; `read` with the same requests takes their results."""
 
-    def read(
-        self,
-        requests: Sequence[ReadRequest],
-        timeout_seconds: float | None,
-        total_timeout_seconds: float | None,
-    ) -> list[ReadResult]:
+    def read(self, requests: Sequence[ReadRequest], timeouts: ReadTimeouts) -> list[ReadResult]:
         """Return one result per request."""
 
     def detach(self) -> None:

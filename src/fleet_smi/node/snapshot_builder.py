@@ -22,8 +22,7 @@ from fleet_smi.model.safe_text import sanitize_text
 from fleet_smi.model.snapshot import CollectorRun, Gpu, Host, Outcome, Snapshot
 from fleet_smi.node.collector import SnapshotPart, load_collector
 from fleet_smi.node.collectors import COLLECTORS
-from fleet_smi.node.reader import ReadResult
-from fleet_smi.node.reader_types import SubjectReader
+from fleet_smi.node.reader_types import ReadResult, ReadTimeouts, SubjectReader
 from fleet_smi.node.reader_worker import ReadRequest
 from fleet_smi.node.vendor_programs import (
     FALLBACKS,
@@ -84,14 +83,13 @@ class SnapshotBuilder:
     def read(self, requests: list[ReadRequest]) -> bool:
         """Read these subjects; return whether all of them succeeded."""
         if self._patient:
-            results = self._reader.read(requests, None, None)
+            results = self._reader.read(requests, ReadTimeouts())
             # The time that a slow driver took is not taken from the programs after it.
             self._deadline = max(self._deadline, time.monotonic() + SAMPLE_TIMEOUT_SECONDS)
         else:
             left = self._deadline - time.monotonic()
-            results = self._reader.read(
-                requests, READ_TIMEOUT_SECONDS, max(_MIN_READ_SECONDS, left)
-            )
+            timeouts = ReadTimeouts(READ_TIMEOUT_SECONDS, max(_MIN_READ_SECONDS, left))
+            results = self._reader.read(requests, timeouts)
         for (name, _), result in zip(requests, results, strict=True):
             self._add_result(name, result)
         return not any(name in self._failures for name, _ in requests)

@@ -26,9 +26,10 @@ def run(args: argparse.Namespace) -> int:
     # Imported while the reader process loads the driver.
     from fleet_smi import config
     from fleet_smi.node.doctor import diagnose
+    from fleet_smi.node.reader_types import ReadTimeouts
 
     snapshot, root = machine.snapshot(), config.load().node.root
-    (environment,) = reader.read([("environment", {"root": root})], 0.5, 0.5)
+    (environment,) = reader.read([("environment", {"root": root})], ReadTimeouts(0.5, 0.5))
     results = diagnose(snapshot, environment.value or {})
     if args.json:
         from fleet_smi.wire.json import to_json
