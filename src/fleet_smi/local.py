@@ -1,7 +1,6 @@
 """This machine as a fleet of one node: sampled and judged in this process, without a hub."""
 
 import os
-import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from fleet_smi.node.reader_process import spawn_worker
 from fleet_smi.node.sampler import Sampler, driver_deadlines
 
 if TYPE_CHECKING:
+    from threading import Lock
+
     from fleet_smi.fleet.delivery import Source
     from fleet_smi.fleet.polled import ShowPartial
 
@@ -107,7 +108,7 @@ class SharedFleet:
     """A local fleet for a whole program, opened on first use; it serves one thread at a time."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = _new_lock()
         self._fleet: LocalFleet | None = None
         # A forked child must not use the pipes of its parent's reader.
         os.register_at_fork(after_in_child=self._reset)
@@ -123,4 +124,10 @@ class SharedFleet:
         # A new lock too: another thread may have held the old one at the fork.
         if self._fleet is not None:
             self._fleet.detach()
-        self.lock, self._fleet = threading.Lock(), None
+        self.lock, self._fleet = _new_lock(), None
+
+
+def _new_lock() -> "Lock":
+    import threading  # here, because the quick commands do not need it
+
+    return threading.Lock()
