@@ -6,7 +6,7 @@ from fleet_smi.errors import DeliveryError, Throttled, Unreachable
 
 _MIN_BACKOFF_SECONDS = 1.0
 _MAX_BACKOFF_SECONDS = 30.0
-_REFUSED_BACKOFF_SECONDS = 60.0
+_MAX_REFUSED_SECONDS = 60.0
 _MAX_THROTTLED_SECONDS = 600.0  # a hub that says more is wrong
 
 
@@ -20,7 +20,8 @@ def backoff_seconds(error: DeliveryError, failures: int) -> float:
 
 def max_backoff_seconds(error: DeliveryError, failures: int) -> float:
     """The upper bound of the random wait (full jitter) after this many failures in a row."""
-    if not isinstance(error, Unreachable):
-        return _REFUSED_BACKOFF_SECONDS  # only a person can fix that
+    # A refusal often needs a person, so its waits grow longer. The first are short all the same: a
+    # hub of a cluster may not know yet the credential that another one issued a moment ago.
+    bound = _MAX_BACKOFF_SECONDS if isinstance(error, Unreachable) else _MAX_REFUSED_SECONDS
     # The exponent is bounded: 2.0 ** 1024 overflows, and a night without a hub has more failures.
-    return min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 16))
+    return min(bound, _MIN_BACKOFF_SECONDS * 2.0 ** min(failures, 16))

@@ -41,7 +41,7 @@ def start(sink: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Starts the outlet of one agent; its waits are short."""
     monkeypatch.setattr(retry, "_MIN_BACKOFF_SECONDS", 0.01)
     monkeypatch.setattr(retry, "_MAX_BACKOFF_SECONDS", 0.05)
-    monkeypatch.setattr(retry, "_REFUSED_BACKOFF_SECONDS", 0.05)
+    monkeypatch.setattr(retry, "_MAX_REFUSED_SECONDS", 0.05)
     monkeypatch.setattr(push, "_CATCH_UP_PAUSE_SECONDS", 0.01)
     started: list[PushOutlet] = []
 
