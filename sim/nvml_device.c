@@ -399,6 +399,17 @@ API(346, nvmlDeviceGetPcieThroughput, nvmlDevice_t device, unsigned counter, uns
     return put_u32(&call, kilobytes, counter == 0 ? call.gpu->pcie_tx : call.gpu->pcie_rx);
 }
 
+/* The first `nvlink_active` of the links are up. */
+API(375, nvmlDeviceGetNvLinkState, nvmlDevice_t device, unsigned link, unsigned *active)
+{
+    ENTER(nvmlDeviceGetNvLinkState, GPU_ONLY, device);
+    const struct gpu *gpu = call.gpu;
+    if (gpu->nvlink_links.known && link >= gpu->nvlink_links.value)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    bool up = gpu->nvlink_active.known && link < gpu->nvlink_active.value;
+    return put_u32(&call, active, (struct number){gpu->nvlink_links.known, up});
+}
+
 /* --- errors --- */
 
 /* type 0 is corrected, 1 uncorrected; counter 0 is volatile, 1 aggregate */
@@ -484,7 +495,8 @@ static struct number field_of(const struct gpu *gpu, unsigned field)
         {185, gpu->power_usage},        {186, gpu->power_usage},
         {187, gpu->power_limit_min},    {188, gpu->power_limit_max},
         {189, gpu->power_limit_default}, {190, gpu->power_limit},
-        {192, gpu->power_limit},        {230, gpu->recovery}};
+        {192, gpu->power_limit},        {230, gpu->recovery},
+        {138, gpu->nvlink_tx},          {139, gpu->nvlink_rx}};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         if (fields[i].field == field)
             return fields[i].value;
@@ -505,11 +517,15 @@ API(384, nvmlDeviceGetFieldValues, nvmlDevice_t device, int count, nvmlFieldValu
     for (int i = 0; i < count; i++) {
         struct number answer = field_of(call.gpu, values[i].fieldId);
         bool newer = values[i].fieldId == 230 && scenario_branch(call.scenario) < 550;
+        bool traffic = values[i].fieldId == 138 || values[i].fieldId == 139;
         values[i].timestamp = now_microseconds();
         values[i].latencyUsec = 0;
-        values[i].valueType = values[i].fieldId == 83 ? 3 : 1; /* unsigned long long, unsigned */
+        /* unsigned long long, unsigned */
+        values[i].valueType = values[i].fieldId == 83 || traffic ? 3 : 1;
         values[i].value.ullVal = 0;
         answer.known = answer.known && !newer;
+        if (traffic) /* of all links together, in KiB */
+            answer.known = call.gpu->nvlink_links.known && values[i].scopeId == ~0u;
         values[i].nvmlReturn = put_u64(&call, &values[i].value.ullVal, answer);
     }
     return NVML_SUCCESS;

@@ -64,6 +64,7 @@ struct gpu {
     struct number recovery;
     struct number pcie_gen, pcie_gen_max, pcie_width, pcie_width_max;
     struct number pcie_rx, pcie_tx, pcie_replay;
+    struct number nvlink_links, nvlink_active, nvlink_rx, nvlink_tx;
     struct number persistence, compute_mode, display_mode, display_active;
     struct number mig, addressing, energy;
     int process_count;

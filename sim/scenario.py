@@ -136,6 +136,10 @@ class SimGpu:
     pcie_rx: Number = 0
     pcie_tx: Number = 0
     pcie_replay: Number = 0
+    nvlink_links: Number = None
+    nvlink_active: Number = 0
+    nvlink_rx: Number = 0
+    nvlink_tx: Number = 0
     persistence: bool | None = True
     compute_mode: str | None = "default"
     display_mode: bool | None = False

@@ -9,7 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from fleet_smi.model.snapshot import Snapshot
-from fleet_smi.wire.compact import builds_on, expand
+from fleet_smi.wire.compact import COMPACT_VERSION, builds_on, expand
 from fleet_smi.wire.compact_codec import decode_compact, is_compact
 from fleet_smi.wire.report import Receipt, Report, decode_report
 from tests.machines import wait_until
@@ -106,7 +106,7 @@ class FakeHub:
             kept=max(durable, default=None),
             interval_seconds=self.interval_seconds,
             recorded=not self.is_full,
-            versions=(1, 2) if self.reads_compact else (),
+            versions=(1, COMPACT_VERSION) if self.reads_compact else (),
         )
 
     def _decode(self, body: bytes) -> Report | None:
@@ -119,7 +119,9 @@ class FakeHub:
             return None
         self.compact_count += 1
         snapshots = (expand(base, compact),)
-        return Report(version=2, sent_at=compact.sent_at, hub=compact.hub, snapshots=snapshots)
+        return Report(
+            version=COMPACT_VERSION, sent_at=compact.sent_at, hub=compact.hub, snapshots=snapshots
+        )
 
 
 class _Server(ThreadingHTTPServer):

@@ -14,7 +14,7 @@ from fleet_smi.client.connection import Response
 from fleet_smi.fleet.delivery import Delivery
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.wire.compact import CompactReport, compact
-from fleet_smi.wire.compact_codec import encode_compact
+from fleet_smi.wire.compact_codec import READABLE_VERSIONS, encode_compact
 from fleet_smi.wire.report import Receipt, decode_receipt
 from tests.builders import gpu, process, snapshot
 from tests.server.threaded_hub import REPORTS_PATH, ThreadedHub, error_code
@@ -73,7 +73,7 @@ def test_a_chain_of_compact_reports_is_applied_like_full_ones(hub: ThreadedHub) 
     node = Node(hub)
     chain = [taken(number) for number in range(1, 6)]
     node.send(chain[0])
-    assert node.receipt.versions == (1, 2, 3)
+    assert node.receipt.versions == READABLE_VERSIONS
     for base, now in pairwise(chain):
         response = node.send_compact(base, now)
         assert decode_receipt(response.body).hub == node.receipt.hub

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,8 +17,9 @@ from fleet_smi.fleet.figure_columns import FigureColumns
 from fleet_smi.hub.figure_batches import FigureBatches
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import GIB, MIB
-from fleet_smi.wire.compact import CompactReport, compact_parts, split
+from fleet_smi.wire.compact import OLDER_GPU_COLUMNS, CompactReport, compact_parts, split
 from fleet_smi.wire.packed import encode_packed
+from fleet_smi.wire.packed_layout import GPUS_AT, HEAD, OLDER_PACKED_VERSION, PROCESSES_AT
 from fleet_smi.wire.report import Receipt, decode_receipt, encode_report, encode_snapshot
 from tests.builders import gpu, process, snapshot
 from tests.server.threaded_hub import ThreadedHub
@@ -180,6 +182,24 @@ def test_each_is_answered_as_if_it_had_come_alone(
     assert {
         agent.latest.sequence for agent in (lost, hostile, restarted, other) if agent.latest
     } == {3}
+
+
+def test_packed_reports_of_older_agents_are_applied(agents: list[PackingAgent]) -> None:
+    older, other = agents[:2]
+    older.send(_as_older(older.packed(older.taken(4))))
+    other.send(other.packed(other.taken(4, nvlink_rx_bytes_per_second=5 << 30)))
+    for agent in (older, other):
+        agent.acknowledged()
+        assert agent.latest == agent.sent
+
+
+def _as_older(body: bytes) -> bytes:
+    """Return a packed report as an agent without the latest figures of GPUs sends it."""
+    at = GPUS_AT + OLDER_GPU_COLUMNS
+    masks = struct.unpack_from("<II", body, HEAD.size - 8)
+    older = [mask & (1 << at) - 1 | mask >> PROCESSES_AT << at for mask in masks]
+    head = body[:1] + bytes([OLDER_PACKED_VERSION]) + body[2 : HEAD.size - 8]
+    return head + struct.pack("<II", *older) + body[HEAD.size :]
 
 
 def test_figures_that_cross_a_threshold_are_judged(

@@ -69,6 +69,10 @@ def gpu(index: int, judged: Verdict, used: float | None = 0.0, **fields: Any) ->
         "performance_state": "P0",
         "pcie_generation": 5,
         "pcie_width": 16,
+        "nvlink_links": 18,
+        "nvlink_links_active": 17,
+        "nvlink_rx_bytes_per_second": 41_300_000_000,
+        "nvlink_tx_bytes_per_second": 0,
         "ecc_uncorrected": 0,
         "processes": (),
     }
@@ -176,6 +180,7 @@ def mixed() -> NodeView:
             memory_total_bytes=gib(24.0),
             fan_percent=55.0,
             pcie_generation=4,
+            nvlink_links=None,
         ),
         gpu(
             1,

@@ -24,6 +24,8 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "memory_clock_mhz": (None, 2619),
     "pcie_rx_bytes_per_second": (None, 0, 10**11),
     "pcie_tx_bytes_per_second": (None, 7),
+    "nvlink_rx_bytes_per_second": (None, 0, 1023, 9 * 10**12),
+    "nvlink_tx_bytes_per_second": (None, 1024, 450 * GIB),
     "pcie_generation": (None, 1, 5),
     "pcie_width": (None, 4, 16),
     "ecc_corrected": (None, 0, 2**32 - 2),
@@ -45,7 +47,7 @@ GPU = (
     *("memory_temperature_celsius", "fan_percent", "power_watts", "energy_joules"),
     *("sm_clock_mhz", "memory_clock_mhz", "pcie_rx_bytes_per_second"),
     *("pcie_tx_bytes_per_second", "pcie_generation", "pcie_width", "ecc_corrected"),
-    "performance_state",
+    *("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second", "performance_state"),
 )
 
 

@@ -2,6 +2,7 @@
 
 import struct
 from math import inf, nan
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,11 +15,12 @@ from fleet_smi.wire.compact import CompactReport, compact, expand
 from fleet_smi.wire.compact_codec import decode_compact, encode_compact
 from fleet_smi.wire.figure_codes import NoCode
 from fleet_smi.wire.packed import decode_packed, encode_packed, is_packed, pack_figures
-from fleet_smi.wire.packed_layout import HEAD
+from fleet_smi.wire.packed_layout import HEAD, PACKED_COLUMNS, PACKED_VERSION
 from tests.builders import NOON, gpu, process, snapshot
 from tests.wire.moving_snapshots import SnapshotMover, busy_machine
 
 HUB = "0123456789abcdef"
+REPORTS = Path(__file__).parent / "reports"
 BASE = snapshot(gpu(0, processes=(process(),)), gpu(1), run_id="run-1", sequence=7)
 
 
@@ -55,7 +57,18 @@ def test_a_steady_report_of_eight_gpus_has_less_than_500_bytes() -> None:
     assert len(body) < 500
 
 
-def test_what_does_not_fit_is_sent_as_version_2() -> None:
+def test_a_packed_report_of_an_older_agent_is_read() -> None:
+    body = (REPORTS / "report-v3.packed").read_bytes()
+    assert body[1] != PACKED_VERSION
+    assert expand(busy_machine(0), decode_packed(body)) == busy_machine(1)
+
+
+def test_the_masks_of_the_head_have_a_bit_for_every_column() -> None:
+    # Beyond that, every report would be sent as a compact one, which costs a hub more.
+    assert len(PACKED_COLUMNS) <= 32
+
+
+def test_what_does_not_fit_is_sent_as_version_4() -> None:
     with pytest.raises(NoCode):
         encode_packed(moved(power_watts=80.0), NOON, "of-a-cluster-with-a-long-generation")
     for number in (nan, 2**60 + 1):
@@ -90,7 +103,7 @@ def test_broken_bytes_are_refused() -> None:
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused_or_are_a_report(tail: bytes) -> None:
-    for body in (b"\xc1\x03" + tail, b"\xc1" + tail):
+    for body in (b"\xc1\x05" + tail, b"\xc1\x03" + tail, b"\xc1" + tail):
         try:
             assert isinstance(decode_packed(body), CompactReport)
         except DeliveryError as error:

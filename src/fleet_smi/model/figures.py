@@ -30,6 +30,8 @@ _ERRORS = (0, 2**32 - 2)  # 2³²−1 is "not available" in NVML
 _GENERATION = (1, 16)
 _LANES = (1, 64)
 _RATE = (0, 10**12)  # eight times the fastest link there is; 2³²−1 KB/s is more
+_LINKS = (0, 64)  # NVML numbers up to 36
+_NVLINK_RATE = (0, 10**13)  # ten times the links of the fastest card there is
 
 
 class FigureSpec(Struct, frozen=True, kw_only=True):
@@ -195,6 +197,34 @@ GPU_FIGURES: tuple[FigureSpec, ...] = (
         prometheus="energy_joules_total",
         help="Energy used since the driver was loaded.",
         history="counter",
+    ),
+    FigureSpec(
+        field="nvlink_links",
+        unit="count",
+        valid_range=_LINKS,
+        prometheus="nvlink_links",
+        help="NVLink links of the card.",
+    ),
+    FigureSpec(
+        field="nvlink_links_active",
+        unit="count",
+        valid_range=_LINKS,
+        prometheus="nvlink_links_active",
+        help="NVLink links that are up.",
+    ),
+    FigureSpec(
+        field="nvlink_rx_bytes_per_second",
+        unit="bytes_per_second",
+        valid_range=_NVLINK_RATE,
+        prometheus="nvlink_receive_bytes_per_second",
+        help="Data received over NVLink, all links together.",
+    ),
+    FigureSpec(
+        field="nvlink_tx_bytes_per_second",
+        unit="bytes_per_second",
+        valid_range=_NVLINK_RATE,
+        prometheus="nvlink_transmit_bytes_per_second",
+        help="Data sent over NVLink, all links together.",
     ),
 )
 """New rows go to the end: this is the order of the CSV columns, which must not move."""

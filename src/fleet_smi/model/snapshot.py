@@ -108,7 +108,8 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     `ecc_contained` says that the card confines uncorrectable errors to the process that met them,
     `reset_pending` what waits for a reset once nobody uses it. `processes_hidden` marks a list
     made inside a container or pid namespace, from where other processes cannot be seen, and
-    `reported_by` names the older tool that reported it.
+    `reported_by` names the older tool that reported it. `nvlink_links` is `None` for a card without
+    NVLink; the rates over its links are means over the time between two readings of their counters.
     """
 
     uuid: str
@@ -144,6 +145,10 @@ class Gpu(Struct, frozen=True, kw_only=True, gc=False):
     pcie_width_max: int | None = None
     pcie_rx_bytes_per_second: int | None = None
     pcie_tx_bytes_per_second: int | None = None
+    nvlink_links: int | None = None
+    nvlink_links_active: int | None = None
+    nvlink_rx_bytes_per_second: int | None = None
+    nvlink_tx_bytes_per_second: int | None = None
     memory_temperature_celsius: float | None = None
     energy_joules: float | None = None
     persistence: bool | None = None

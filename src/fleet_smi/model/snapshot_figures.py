@@ -42,6 +42,8 @@ class GpuFigures(Struct, frozen=True, gc=False):
     ecc_corrected: int | None = None
     performance_state: str | None = None
     throttle_reasons: tuple[str, ...] | None = None
+    nvlink_rx_bytes_per_second: int | None = None
+    nvlink_tx_bytes_per_second: int | None = None
 
 
 class InstanceFigures(Struct, frozen=True, gc=False):
@@ -133,6 +135,8 @@ def figures_of(snapshot: Snapshot, processes: Iterable[Process] | None = None) -
             gpu.ecc_corrected,
             gpu.performance_state,
             gpu.throttle_reasons,
+            gpu.nvlink_rx_bytes_per_second,
+            gpu.nvlink_tx_bytes_per_second,
         )
         for gpu in gpus
     ]

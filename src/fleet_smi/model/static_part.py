@@ -38,6 +38,8 @@ def static_part(snapshot: Snapshot, processes: Sequence[Process]) -> tuple[objec
                 gpu.reset_pending,
                 gpu.pcie_generation_max,
                 gpu.pcie_width_max,
+                gpu.nvlink_links,
+                gpu.nvlink_links_active,
                 gpu.persistence,
                 gpu.compute_mode,
                 gpu.mig_mode,

@@ -30,6 +30,7 @@ class GpuModel(Struct, frozen=True, kw_only=True, gc=False):
     has_ecc: bool = True
     has_mig: bool = False
     persistence: bool = True
+    nvlink_links: int | None = None
 
 
 H100 = GpuModel(
@@ -46,6 +47,7 @@ H100 = GpuModel(
     pcie_generation=5,
     pcie_generation_idle=5,
     has_mig=True,
+    nvlink_links=18,
 )
 A100 = GpuModel(
     name="NVIDIA A100-SXM4-40GB",
@@ -61,6 +63,7 @@ A100 = GpuModel(
     pcie_generation=4,
     pcie_generation_idle=4,
     has_mig=True,
+    nvlink_links=12,
 )
 L40S = GpuModel(
     name="NVIDIA L40S",
@@ -131,6 +134,10 @@ def make_idle_gpu(model: GpuModel, uuid: str, index: int) -> Gpu:
         pcie_width_max=16,
         pcie_rx_bytes_per_second=0,
         pcie_tx_bytes_per_second=0,
+        nvlink_links=model.nvlink_links,
+        nvlink_links_active=model.nvlink_links,
+        nvlink_rx_bytes_per_second=None if model.nvlink_links is None else 0,
+        nvlink_tx_bytes_per_second=None if model.nvlink_links is None else 0,
         persistence=model.persistence,
         compute_mode="default",
         mig_mode=False if model.has_mig else None,

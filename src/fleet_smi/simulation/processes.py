@@ -158,8 +158,16 @@ class OccupiedSlot:
             throttle_reasons=_POWER_CAP if share > _POWER_CAP_SHARE else (),
             pcie_rx_bytes_per_second=traffic,
             pcie_tx_bytes_per_second=traffic // 5,
+            nvlink_rx_bytes_per_second=self._nvlink_rate(at),
+            nvlink_tx_bytes_per_second=self._nvlink_rate(at),
             processes=processes,
         )
+
+    def _nvlink_rate(self, at: float) -> int | None:
+        """Return the bytes per second of a direction, which an agent reads every 10 seconds."""
+        if self._model.nvlink_links is None:
+            return None
+        return int(4e7 * self._heat * jitter(at // 10 * 10 + self._phase)) * 1024
 
     def _celsius(self, at: float, share: float) -> float:
         """Return the temperature, which lags: it follows the average load, not the instant."""

@@ -1,4 +1,4 @@
-"""The compact report, version 2: the figures of one snapshot that differ from those of its base.
+"""The compact report, version 4: the figures of one snapshot that differ from those of its base.
 
 The base is the last snapshot that the hub has acknowledged: by its run and its number both ends
 know which one that is. Figures are columns, as in `model/snapshot_figures.py`; a column that is
@@ -31,7 +31,9 @@ from fleet_smi.model.snapshot_figures import (
 from fleet_smi.model.static_part import static_part
 from fleet_smi.wire.figure_codes import GPU_CODES, PROCESS_CODES, FigureCode, NoCode
 
-COMPACT_VERSION = 2
+COMPACT_VERSION, OLDER_COMPACT_VERSION = 4, 2
+OLDER_GPU_COLUMNS = 19
+"""How many figures of a GPU older agents know: reports of version 2, and packed ones of 3."""
 _GPU_MEMORY = GPU_FIELDS.index("memory_used_bytes")
 _INSTANCE_MEMORY = INSTANCE_FIELDS.index("memory_used_bytes")
 

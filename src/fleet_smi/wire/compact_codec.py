@@ -11,25 +11,38 @@ from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from fleet_smi.errors import NeedsFullReport, Undecodable, UnsupportedVersion
 from fleet_smi.model.snapshot_figures import (
+    GPU_FIELDS,
     Column,
     GpuFigures,
     HostFigures,
     InstanceFigures,
     ProcessFigures,
 )
-from fleet_smi.wire.compact import COMPACT_VERSION, Changes, CompactReport
+from fleet_smi.wire.compact import (
+    COMPACT_VERSION,
+    OLDER_COMPACT_VERSION,
+    OLDER_GPU_COLUMNS,
+    Changes,
+    CompactReport,
+)
 from fleet_smi.wire.error_text import describe_error
 from fleet_smi.wire.figure_codes import GPU_CODES, PROCESS_CODES, FigureCode
 from fleet_smi.wire.lenient import DECODE_ERRORS
 from fleet_smi.wire.limits import FIELD_RANGES, MAX_ITEMS, MAX_TEXT_LENGTH, unwrap_optional
-from fleet_smi.wire.packed_layout import PACKED_VERSION
+from fleet_smi.wire.packed_layout import OLDER_PACKED_VERSION, PACKED_VERSION
 from fleet_smi.wire.report import REPORT_VERSION
 
-READABLE_VERSIONS = (REPORT_VERSION, COMPACT_VERSION, PACKED_VERSION)
+READABLE_VERSIONS = (
+    REPORT_VERSION,
+    OLDER_COMPACT_VERSION,
+    OLDER_PACKED_VERSION,
+    COMPACT_VERSION,
+    PACKED_VERSION,
+)
 _MAX_PROCESSES = 4096  # a node has 512 listed, and one more for each further instance
 _MAX_SHORT = 1 << 53  # a larger one is no figure, and too long for an integer of msgpack
 _ARRAY_START = bytes([0x90 | len(CompactReport.__struct_fields__)])  # of msgpack
@@ -81,11 +94,25 @@ def decode_compact(body: bytes) -> CompactReport:
         version = msgspec.msgpack.decode(body, type=_Versioned).version
     except DECODE_ERRORS:
         raise Undecodable(f"not a compact report: {reason}") from None
+    if version == OLDER_COMPACT_VERSION:
+        return _decode_older(body)
     if version != COMPACT_VERSION:
         raise UnsupportedVersion(
             f"a compact report of version {version}; this hub knows {COMPACT_VERSION}"
         )
     raise NeedsFullReport(reason)
+
+
+def _decode_older(body: bytes) -> CompactReport:
+    """Decode a compact report of an agent that does not know the latest figures of GPUs."""
+    try:
+        report: CompactReport = _decoder(OLDER_COMPACT_VERSION, OLDER_GPU_COLUMNS).decode(body)
+    except DECODE_ERRORS as error:
+        raise NeedsFullReport(describe_error(error)) from None
+    if report.gpus is None:
+        return report
+    missing = (None,) * (len(GPU_FIELDS) - OLDER_GPU_COLUMNS)
+    return replace(report, gpus=(*report.gpus, *missing))
 
 
 class _Versioned(Struct, array_like=True):
@@ -117,11 +144,11 @@ def _short(column: Column) -> Column:
 
 
 @cache
-def _decoder() -> Any:
+def _decoder(version: int = COMPACT_VERSION, gpu_columns: int = len(GPU_FIELDS)) -> Any:
     """Return the decoder of compact reports; built on first use: agents need none."""
     time, sequence = _limited("taken_at", float), _limited("sequence", int)
     types = {
-        "version": Annotated[int, Meta(ge=COMPACT_VERSION, le=COMPACT_VERSION)],
+        "version": Annotated[int, Meta(ge=version, le=version)],
         "sent_at": time,
         "hub": Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)],
         "run": Annotated[int, Meta(ge=0, le=(1 << 32) - 1)],
@@ -129,7 +156,7 @@ def _decoder() -> Any:
         "sequence": sequence,
         "taken_at": time,
         "host": _row(_values(HostFigures, {})) | None,
-        "gpus": _columns(GpuFigures, GPU_CODES, MAX_ITEMS["gpus"]),
+        "gpus": _columns(GpuFigures, GPU_CODES, MAX_ITEMS["gpus"], gpu_columns),
         "instances": _columns(InstanceFigures, {}, MAX_ITEMS["gpus"] * MAX_ITEMS["instances"]),
         "processes": _columns(ProcessFigures, PROCESS_CODES, _MAX_PROCESSES),
         "run_seconds": _column(_limited("seconds", float), MAX_ITEMS["runs"]),
@@ -170,8 +197,11 @@ def _row(types: Sequence[Any]) -> Any:
     return GenericAlias(tuple, tuple(types))
 
 
-def _columns(figures: type[Struct], codes: dict[int, FigureCode], max_items: int) -> Any:
-    return _row([_column(each, max_items) for each in _values(figures, codes)]) | None
+def _columns(
+    figures: type[Struct], codes: dict[int, FigureCode], max_items: int, count: int | None = None
+) -> Any:
+    """Return the type of the columns of these figures, or of the first `count` of them."""
+    return _row([_column(each, max_items) for each in _values(figures, codes)[:count]]) | None
 
 
 def _column(value: Any, max_items: int) -> Any:

@@ -1,7 +1,7 @@
-"""The packed report, version 3: a compact report as columns of numbers, without any structure.
+"""The packed report, version 5: a compact report as columns of numbers, without any structure.
 
-It says what one of version 2 says (`compact.py`), in a form that needs no parsing: a hub looks at
-the columns of many reports at once. Whatever does not fit is sent as version 2.
+It says what one of version 4 says (`compact.py`), in a form that needs no parsing: a hub looks at
+the columns of many reports at once. Whatever does not fit is sent as version 4.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fleet_smi.errors import NeedsFullReport, Undecodable, UnsupportedVersion
 from fleet_smi.model.snapshot_figures import Column, MemoryLimits, SnapshotFigures
-from fleet_smi.wire.compact import Changes, CompactReport, merge
+from fleet_smi.wire.compact import OLDER_GPU_COLUMNS, Changes, CompactReport, merge
 from fleet_smi.wire.compact_codec import decode_compact, encode_compact
 from fleet_smi.wire.figure_codes import NoCode
 from fleet_smi.wire.packed_layout import (
@@ -20,6 +20,7 @@ from fleet_smi.wire.packed_layout import (
     HUB_AT,
     HUB_BYTES,
     NOT_MEASURED,
+    OLDER_PACKED_VERSION,
     PACKED_COLUMNS,
     PACKED_MARK,
     PACKED_VERSION,
@@ -30,6 +31,7 @@ from fleet_smi.wire.packed_layout import (
 
 _NOT_SENT: Changes = (None,) * len(PACKED_COLUMNS)
 _MARK, _VERSION = bytes([PACKED_MARK]), bytes([PACKED_VERSION])
+_OLDER_VERSION = bytes([OLDER_PACKED_VERSION])
 
 
 class PackedFigures(NamedTuple):
@@ -59,7 +61,7 @@ def _hub_field(hub: str) -> bytes:
 
 
 def encode_packed(report: CompactReport, sent_at: float, hub: str) -> bytes:
-    """Encode a compact report that is sent now; raise `NoCode` where version 2 has to do."""
+    """Encode a compact report that is sent now; raise `NoCode` where version 4 has to do."""
     return pack_head(
         pack_figures(report),
         sent_at,
@@ -137,7 +139,7 @@ def merge_packed(base: SnapshotFigures, body: bytes, limits: MemoryLimits) -> Sn
 
 def unpack(body: bytes) -> CompactReport:
     """Return a packed report, whose numbers may be beyond their limits."""
-    if body[1:2] not in (b"", _VERSION):
+    if body[1:2] not in (b"", _VERSION, _OLDER_VERSION):
         raise UnsupportedVersion(
             f"a packed report of version {body[1]}; this hub knows {PACKED_VERSION}"
         )
@@ -146,6 +148,8 @@ def unpack(body: bytes) -> CompactReport:
     _, _, *counts, sent_at, taken_at, hub, sequence, distance, run, narrow, wide = HEAD.unpack_from(
         body
     )
+    if body[1:2] == _OLDER_VERSION:
+        narrow, wide = _current_mask(narrow), _current_mask(wide)
     columns = _unpack_columns(body, tuple(counts), narrow, wide)
     host = columns[:RUNS_AT]
     return CompactReport(
@@ -160,6 +164,12 @@ def unpack(body: bytes) -> CompactReport:
         processes=_changes(columns[PROCESSES_AT:]),
         run_seconds=columns[RUNS_AT],
     )
+
+
+def _current_mask(mask: int) -> int:
+    """Return the mask of an older report as of this version, which has more columns of GPUs."""
+    at = GPUS_AT + OLDER_GPU_COLUMNS
+    return mask & (1 << at) - 1 | mask >> at << PROCESSES_AT
 
 
 def column_counts(gpus: int, processes: int, runs: int) -> list[int]:

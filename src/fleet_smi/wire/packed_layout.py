@@ -14,7 +14,7 @@ from fleet_smi.model.snapshot_figures import GpuFigures, HostFigures, ProcessFig
 from fleet_smi.wire.figure_codes import GPU_CODES, PROCESS_CODES, FigureCode
 from fleet_smi.wire.limits import FIELD_RANGES, unwrap_optional
 
-PACKED_VERSION = 3
+PACKED_VERSION, OLDER_PACKED_VERSION = 5, 3
 PACKED_MARK = 0xC1  # begins nothing in msgpack
 NOT_MEASURED = 0xFFFF_FFFF
 """Of a narrow column; that of a wide one is NaN."""
@@ -39,6 +39,8 @@ _UNITS = {
     "energy_joules": (1, 1000),
     "pcie_rx_bytes_per_second": (1000, 1),
     "pcie_tx_bytes_per_second": (1000, 1),
+    "nvlink_rx_bytes_per_second": (1024, 1),
+    "nvlink_tx_bytes_per_second": (1024, 1),
 }
 
 

@@ -1,10 +1,14 @@
 """Which NVML queries run at every sample, and which are cached."""
 
+import time
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from fleet_smi.node.bindings.nvml import _run_queries
 from fleet_smi.node.bindings.nvml_queries import NvmlCall, NvmlQuery
-from sim.scenario import Scenario, SimGpu
+from sim.scenario import KIB, MIB, Scenario, SimGpu
 from tests.call_count import count_calls
 from tests.machines import SimulatedMachine
 
@@ -38,6 +42,43 @@ def test_permanent_errors_are_cached(machine: SimulatedMachine) -> None:
     _play(machine, SimGpu(fan=80))
     (gpu,) = machine.snapshot().gpus
     assert gpu.fan_percent is None
+
+
+def test_nvlink_has_links_active_ones_and_their_traffic_since_the_last_reading(
+    machine: SimulatedMachine,
+) -> None:
+    # With an error that may pass, the slow values are read at every sample.
+    linked = SimGpu(nvlink_links=18, nvlink_active=17, faults={"FanSpeed": "unknown"})
+    _play(machine, linked)
+    (gpu,) = machine.snapshot().gpus
+    assert (gpu.nvlink_links, gpu.nvlink_links_active) == (18, 17)
+    assert (gpu.nvlink_rx_bytes_per_second, gpu.nvlink_tx_bytes_per_second) == (None, None)
+    before = time.monotonic()
+    _play(machine, replace(linked, nvlink_active=0, nvlink_rx=8 * MIB, nvlink_tx=4 * MIB))
+    (gpu,) = machine.snapshot().gpus
+    assert (gpu.nvlink_links, gpu.nvlink_links_active) == (18, 0)
+    received, sent = gpu.nvlink_rx_bytes_per_second, gpu.nvlink_tx_bytes_per_second
+    assert received is not None
+    assert sent is not None
+    assert 8 * MIB * KIB / (time.monotonic() - before + 60) < received
+    assert received == pytest.approx(2 * sent)
+    # The driver was loaded again: its counters start from 0.
+    _play(machine, replace(linked, nvlink_rx=1))
+    assert machine.snapshot().gpus[0].nvlink_rx_bytes_per_second is None
+
+
+def test_a_card_without_nvlink_has_no_links_and_not_0_of_them(machine: SimulatedMachine) -> None:
+    _play(machine, SimGpu())
+    (gpu,) = machine.snapshot().gpus
+    assert (gpu.nvlink_links, gpu.nvlink_links_active) == (None, None)
+    assert not [field for field in gpu.unread if field.startswith("nvlink")]
+
+
+def test_links_that_may_not_be_read_have_a_reason(machine: SimulatedMachine) -> None:
+    _play(machine, SimGpu(nvlink_links=4, faults={"NvLinkState": "no-permission"}))
+    (gpu,) = machine.snapshot().gpus
+    assert gpu.nvlink_links is None
+    assert "permission" in gpu.unread["nvlink_links"]
 
 
 def test_a_query_makes_no_call_beside_that_of_the_driver_and_that_for_the_value() -> None:

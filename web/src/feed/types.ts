@@ -318,6 +318,10 @@ export interface JudgedGpu {
   pcie_width_max: number | null;
   pcie_rx_bytes_per_second: number | null;
   pcie_tx_bytes_per_second: number | null;
+  nvlink_links: number | null;
+  nvlink_links_active: number | null;
+  nvlink_rx_bytes_per_second: number | null;
+  nvlink_tx_bytes_per_second: number | null;
   memory_temperature_celsius: number | null;
   energy_joules: number | null;
   persistence: boolean | null;

@@ -28,6 +28,8 @@ export function gpuFacts(gpu: JudgedGpu): Fact[] {
     fact("ECC uncorrected", "ecc_uncorrected", count(gpu.ecc_uncorrected), null, "memory errors that could not be corrected: results may be wrong"),
     fact("PCIe", "pcie_generation", gpu.pcie_generation === null ? null : `gen ${gpu.pcie_generation} ×${gpu.pcie_width ?? "?"}`, maxLink(gpu), "PCI Express generation and lanes; idle GPUs slow the link down"),
     fact("PCIe in / out", "pcie_rx_bytes_per_second", rate(gpu.pcie_rx_bytes_per_second), gpu.pcie_tx_bytes_per_second === null ? null : `/ ${rate(gpu.pcie_tx_bytes_per_second)}`, "PCI Express traffic to and from the GPU"),
+    fact("NVLink", "nvlink_links", gpu.nvlink_links === null ? null : `${gpu.nvlink_links_active ?? "?"}`, `/ ${gpu.nvlink_links} links up`, "direct links to other GPUs; not every card has them"),
+    fact("NVLink in / out", "nvlink_rx_bytes_per_second", rate(gpu.nvlink_rx_bytes_per_second), gpu.nvlink_tx_bytes_per_second === null ? null : `/ ${rate(gpu.nvlink_tx_bytes_per_second)}`, "traffic over all NVLink links together, mean over the last 10 s"),
     fact("Encoder / decoder", "encoder_percent", number(gpu.encoder_percent, " %"), gpu.decoder_percent === null ? null : `/ ${number(gpu.decoder_percent, " %")}`, "video engine utilisation"),
     fact("Persistence", "persistence", onOff(gpu.persistence), null, "whether the driver stays loaded while the GPU is not in use"),
     fact("Compute mode", "compute_mode", gpu.compute_mode === null ? null : plain(gpu.compute_mode), null, "how many processes may use it"),
@@ -54,7 +56,9 @@ function count(value: number | null): string | null {
 }
 
 function rate(value: number | null): string | null {
-  return value === null ? null : `${(value / 1e6).toFixed(value < 1e7 ? 1 : 0)} MB/s`;
+  if (value === null) return null;
+  if (value >= 1e9) return `${(value / 1e9).toFixed(value < 1e10 ? 1 : 0)} GB/s`;
+  return `${(value / 1e6).toFixed(value < 1e7 ? 1 : 0)} MB/s`;
 }
 
 function maxLink({ pcie_generation_max: generation, pcie_width_max: width }: JudgedGpu): string | null {

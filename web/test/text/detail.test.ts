@@ -24,7 +24,7 @@ it("users are listed once, without unknown ones", () => {
 it("an unknown fact is a dash", () => {
   const facts = nodeFacts(node([]), null, 5000);
   expect(facts.find(({ name }) => name === "Driver")?.value).toBe("—");
-  expect(gpuFacts(gpu(0)).filter(({ name }) => name !== "UUID").map(({ value }) => value)).toEqual(Array(19).fill("—"));
+  expect(gpuFacts(gpu(0)).filter(({ name }) => name !== "UUID").map(({ value }) => value)).toEqual(Array(21).fill("—"));
 });
 
 it("the warnings about a node are sentences", () => {

@@ -20,6 +20,7 @@ from fleet_smi.node.bindings.nvml_init import (
     mismatch_message,
     read_versions,
 )
+from fleet_smi.node.bindings.nvml_nvlink import NvlinkReader
 from fleet_smi.node.bindings.nvml_processes import PROCESS_KINDS, ProcessListReader
 from fleet_smi.node.bindings.nvml_queries import NvmlQuery
 
@@ -128,6 +129,7 @@ class NvmlSession:
         self._slow_changing_queries = nvml_queries.slow_changing_queries()
         self._throughput_queries = nvml_queries.pcie_throughput_queries()
         self._instance_queries = nvml_queries.mig_instance_queries()
+        self._nvlink = NvlinkReader()
         self._handles: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._slow_changing_cache: dict[int, tuple[float, dict[str, Any]]] = {}
 
@@ -160,6 +162,7 @@ class NvmlSession:
             # A device was added or removed: the indexes of the others may have changed.
             self._handles.clear()
             self._slow_changing_cache.clear()
+            self._nvlink.forget()
             self._count = count
             self._on_progress({"count": count})
         return [self._device(index, by_index, index, traffic) for index in range(count)]
@@ -231,6 +234,7 @@ class NvmlSession:
         if not cached or now - read_at >= _SLOW_CHANGING_SECONDS:
             cached = _empty_device(index)
             _run_queries(handle, self._slow_changing_queries, cached, self._report_progress)
+            self._nvlink.read(handle, cached, now, self._report_progress)
             # An error that may pass is not cached: it is tried again at the next sample.
             cacheable = all(code in _PERMANENT_ERRORS for code in cached["errors"].values())
             self._slow_changing_cache[index] = (now, cached if cacheable else {})

@@ -53,6 +53,8 @@ MODEL_FIELDS: dict[str, tuple[str, ...]] = {
     "pcie_width_max": ("pcie_width_max",),
     "pcie_rx": ("pcie_rx_bytes_per_second",),
     "pcie_tx": ("pcie_tx_bytes_per_second",),
+    "nvlink": ("nvlink_links", "nvlink_links_active"),
+    "nvlink_traffic": ("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second"),
     "encoder": ("encoder_percent",),
     "decoder": ("decoder_percent",),
     "memory_temperature": ("memory_temperature_celsius",),
@@ -117,6 +119,8 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
     unread = {} if lost else _reasons(errors)
     used, total, _ = values.get("memory") or (None, None, None)
     busy, memory_busy = values.get("utilization") or (None, None)
+    links, active = values.get("nvlink") or (None, None)
+    received, sent = values.get("nvlink_traffic") or (None, None)
     fields = {
         # Chips without memory of their own report a total of 0: 0 bytes used would look free.
         "memory_used_bytes": used if total else None,
@@ -138,6 +142,10 @@ def _gpu(device: dict[str, Any], identity: dict[str, Any]) -> Gpu:
         "pcie_width_max": values.get("pcie_width_max"),
         "pcie_rx_bytes_per_second": _from_kilo(values.get("pcie_rx")),
         "pcie_tx_bytes_per_second": _from_kilo(values.get("pcie_tx")),
+        "nvlink_links": links,
+        "nvlink_links_active": active,
+        "nvlink_rx_bytes_per_second": _from_kibi(received),
+        "nvlink_tx_bytes_per_second": _from_kibi(sent),
         "encoder_percent": values.get("encoder"),
         "decoder_percent": values.get("decoder"),
         "memory_temperature_celsius": values.get("memory_temperature"),
@@ -189,6 +197,10 @@ def _from_milli(value: int | None) -> float | None:
 
 def _from_kilo(value: int | None) -> int | None:
     return None if value is None else value * 1000
+
+
+def _from_kibi(value: int | None) -> int | None:
+    return None if value is None else value * 1024
 
 
 def _one_of(

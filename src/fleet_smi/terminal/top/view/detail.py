@@ -18,7 +18,7 @@ _BAR = 10
 _MIN_TREND = 8
 _HOT_CELSIUS = 100.0
 _VALUE = 16
-_MEGABYTE = 1e6
+_MEGABYTE, _GIGABYTE = 1e6, 1e9
 
 
 def heading(name: str, gpu: JudgedGpu | None, columns: int) -> TopLine:
@@ -143,6 +143,7 @@ def _facts(gpu: JudgedGpu) -> list[str]:
         "" if gpu.memory_busy_percent is None else f"bandwidth {gpu.memory_busy_percent:.0f}%",
         _link(gpu),
         _traffic(gpu),
+        _nvlink(gpu),
         "" if gpu.fan_percent is None else f"fan {gpu.fan_percent:.0f}%",
         gpu.performance_state or "",
         _ecc(gpu),
@@ -188,6 +189,17 @@ def _traffic(gpu: JudgedGpu) -> str:
     if received is None or sent is None:
         return ""
     return f"in {received / _MEGABYTE:.0f} out {sent / _MEGABYTE:.0f} MB/s"
+
+
+def _nvlink(gpu: JudgedGpu) -> str:
+    links, active = gpu.nvlink_links, gpu.nvlink_links_active
+    if links is None:
+        return ""
+    text = f"NVLink {'?' if active is None else active}/{links}"
+    received, sent = gpu.nvlink_rx_bytes_per_second, gpu.nvlink_tx_bytes_per_second
+    if received is None or sent is None:
+        return text
+    return f"{text} in {received / _GIGABYTE:.1f} out {sent / _GIGABYTE:.1f} GB/s"
 
 
 def _ecc(gpu: JudgedGpu) -> str:
