@@ -14,6 +14,7 @@ from fleet_smi.hub import database
 from fleet_smi.hub.database import open_database, read_transaction, write_transaction
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
+from fleet_smi.hub.reservation_tables import add_vouching_node
 from fleet_smi.hub.reservations import BookingConflict, ReservationBook
 from fleet_smi.model.booking_rules import Change
 from fleet_smi.model.reservation import Reservation
@@ -182,6 +183,19 @@ def test_a_calendar_address_is_replaced_and_revoked(hub: BookedHub) -> None:
     assert hub.book.feed_owner(second) == ("maria", True)
     assert hub.book.remove_feed("maria")
     assert hub.book.feed_owner(second) is None
+
+
+def test_an_older_database_gets_the_node_that_vouched(tmp_path: Path) -> None:
+    opened = open_database(tmp_path / "state")
+    with write_transaction(opened) as connection:
+        connection.execute(text("ALTER TABLE reservations DROP COLUMN via"))
+        version = 1 + database.MIGRATIONS.index(add_vouching_node)
+        database.set_fact(connection, "schema", str(version))
+    opened.dispose()
+    again = open_database(tmp_path / "state")
+    with read_transaction(again) as connection:
+        assert connection.scalar(text("SELECT count(via) FROM reservations")) == 0
+    again.dispose()
 
 
 def test_an_older_database_gets_the_tables(tmp_path: Path) -> None:

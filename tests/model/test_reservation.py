@@ -10,6 +10,7 @@ from fleet_smi.errors import UsageError
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.model.booked_gpus import apply_bookings, is_used_by
 from fleet_smi.model.booking_rules import (
+    MAX_OPEN_PER_NODE,
     MAX_OPEN_PER_PERSON,
     Change,
     apply_change,
@@ -209,9 +210,45 @@ def test_nonsense_is_refused_in_one_line(fields: dict[str, Any], message: str) -
 def test_a_person_has_a_limit_that_past_bookings_do_not_count_for() -> None:
     many = [booking(id=str(each)) for each in range(MAX_OPEN_PER_PERSON)]
     with pytest.raises(UsageError, match="cancel one first"):
-        check_limits("maria", many, NOON)
-    check_limits("bob", many, NOON)
-    check_limits("maria", many, NOON + 13 * HOUR)
+        check_limits(booking(), many, NOON)
+    check_limits(booking(owner="bob"), many, NOON)
+    check_limits(booking(), many, NOON + 13 * HOUR)
+
+
+def test_a_node_that_makes_people_up_cannot_fill_the_calendar() -> None:
+    made = [
+        booking(id=str(each), owner=f"invented{each}", via="bad")
+        for each in range(MAX_OPEN_PER_NODE)
+    ]
+    with pytest.raises(UsageError, match="500 bookings were made from this node"):
+        check_limits(booking(via="bad"), made, NOON)
+    check_limits(booking(via="good"), made, NOON)
+    check_limits(booking(), made, NOON)
+
+
+def test_who_books_and_does_not_come_again_and_again_books_no_more_for_a_week() -> None:
+    def ended(one: Reservation) -> Reservation:
+        return end_reservation(one, NOON + 29 * MINUTE)
+
+    released = [booking(id=f"r{each}", released_at=NOON + HOUR) for each in range(5)]
+    left = [ended(booking(id=f"c{each}")) for each in range(5)]
+    for known in (released + left, released * 2, left * 2):
+        with pytest.raises(UsageError, match="10 bookings of maria were not used"):
+            check_limits(booking(), known, NOON + HOUR)
+        check_limits(booking(), known, NOON + HOUR, by_admin=True)
+        check_limits(booking(owner="bob"), known, NOON + HOUR)
+        check_limits(booking(), known, NOON + 8 * 24 * HOUR)
+    used = [ended(booking(used_at=NOON + MINUTE))] * 20
+    at_once = [end_reservation(booking(), NOON + MINUTE)] * 20
+    check_limits(booking(), [*used, *at_once], NOON + HOUR)
+
+
+def test_a_booking_that_nobody_uses_is_not_moved_on_and_on() -> None:
+    later = Change(starts_at=NOON + 29 * MINUTE)
+    with pytest.raises(UsageError, match="has begun: cancel it"):
+        apply_change(booking(), later, NOON + 29 * MINUTE)
+    assert apply_change(booking(), later, NOON + MINUTE).starts_at == NOON + 29 * MINUTE
+    assert apply_change(booking(used_at=NOON + 1), later, NOON + 29 * MINUTE).used_at is None
 
 
 def test_a_change_counts_and_what_is_over_cannot_be_changed() -> None:

@@ -35,7 +35,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from fleet_smi.errors import StateError
 from fleet_smi.hub import state_metadata
-from fleet_smi.hub.reservation_tables import calendar_feeds, reservations
+from fleet_smi.hub.reservation_tables import add_vouching_node, calendar_feeds, reservations
 from fleet_smi.paths import ensure_private_folder
 
 DATABASE_FILE = "hub.db"
@@ -168,6 +168,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     _create_queue,
     closings.create,
     add_reservations,
+    add_vouching_node,
 )
 """The first migrates version 1 to 2, the next 2 to 3. A new database is created by `metadata`."""
 
@@ -210,7 +211,6 @@ def sqlite_engine(path: Path, pragmas: tuple[str, ...]) -> Engine:
     """An engine for a SQLite file whose write transactions take the write lock at their start."""
     url = URL.create("sqlite", database=str(path))
     engine = create_engine(url, connect_args={"timeout": _LOCK_TIMEOUT_SECONDS})
-
     opened: list[_FileId | None] = []  # the file of the first connection
 
     def check_file() -> None:

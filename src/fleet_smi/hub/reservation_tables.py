@@ -1,10 +1,11 @@
 """The tables of reservations in the hub's database."""
 
-from sqlalchemy import Column, Float, Integer, LargeBinary, Table, Text
+from sqlalchemy import Column, Connection, Float, Integer, LargeBinary, Table, Text, inspect, text
 
 from fleet_smi.hub.state_metadata import metadata
 
-# Soft bookings of GPUs; `changed_at` and `sequence` are for calendars.
+# Soft bookings of GPUs; `changed_at` and `sequence` are for calendars. `via` is the node whose
+# agent vouched for whoever made it.
 reservations = Table(
     "reservations",
     metadata,
@@ -22,6 +23,7 @@ reservations = Table(
     Column("used_at", Float),
     Column("released_at", Float),
     Column("cancelled_at", Float),
+    Column("via", Text),
 )
 # Secret addresses of the calendar: each can read reservations, and nothing else.
 calendar_feeds = Table(
@@ -32,3 +34,11 @@ calendar_feeds = Table(
     Column("is_account", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
 )
+
+
+def add_vouching_node(connection: Connection) -> None:
+    """Add the node that vouched; nobody knows it of bookings that were made before."""
+    # A table that was created by the migration before this one has the column already.
+    columns = [each["name"] for each in inspect(connection).get_columns(reservations.name)]
+    if "via" not in columns:
+        connection.execute(text("ALTER TABLE reservations ADD COLUMN via TEXT"))

@@ -97,14 +97,16 @@ class ReservationBook:
         check_reservation(one, self._hub.clock(), node_gpus, is_start_new=is_start_new)
         return _check(one, self._all, node_gpus, in_the_way)
 
-    def add(self, one: Reservation, node_gpus: int | None, *, force: bool) -> Reservation:
+    def add(
+        self, one: Reservation, node_gpus: int | None, *, force: bool, by_admin: bool = False
+    ) -> Reservation:
         """Save a booking under a new id; raise `BookingConflict` unless forced. Blocking."""
         now = self._hub.clock()
         one = replace(one, id=secrets.token_hex(4), created_at=now, changed_at=now)
 
         def decide(known: Sequence[Reservation]) -> list[Reservation]:
             check_reservation(one, now, node_gpus)
-            check_limits(one.owner, known, now)
+            check_limits(one, known, now, by_admin=by_admin)
             _require_room(one, known, node_gpus, force=force)
             return [one]
 

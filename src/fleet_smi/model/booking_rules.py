@@ -12,7 +12,10 @@ from fleet_smi.model.units import MAX_SECONDS, format_duration
 
 MIN_LENGTH_SECONDS, MAX_LENGTH_SECONDS = 300.0, 28 * 86400.0
 MAX_AHEAD_SECONDS = 180 * 86400.0
-MAX_OPEN_PER_PERSON, MAX_OPEN = 20, 5000
+MAX_OPEN_PER_PERSON, MAX_OPEN_PER_NODE, MAX_OPEN = 20, 500, 5000
+MAX_UNUSED, UNUSED_SECONDS = 10, 7 * 86400.0
+"""How many bookings somebody may leave unused in a week."""
+_SOON_SECONDS = 600.0
 MAX_NOTE_LENGTH = 200
 MAX_GPUS = 1024
 # A request takes a moment, and clocks differ: "now" may be past when it arrives.
@@ -56,14 +59,39 @@ def check_reservation(
         raise UsageError(f"{one.node} has {have}: {one.gpus} cannot be booked")
 
 
-def check_limits(owner: str, known: Sequence[Reservation], now: float) -> None:
-    """Raise `UsageError` if a person, or everybody together, has booked too often already."""
+def check_limits(
+    new: Reservation, known: Sequence[Reservation], now: float, *, by_admin: bool = False
+) -> None:
+    """Raise `UsageError` if a person, a node, or everybody together has booked too often already.
+
+    What somebody leaves unused is kept from others all the same: it is limited too, but for admins.
+    """
     open_ones = [one for one in known if one.is_open and one.ends_at > now]
-    own = sum([one.owner == owner for one in open_ones])
+    owner, own = new.owner, sum([one.owner == new.owner for one in open_ones])
     if own >= MAX_OPEN_PER_PERSON:
         raise UsageError(f"{owner} has {own} bookings, the most there may be: cancel one first")
+    unused = sum([one.owner == owner and _was_unused(one, now) for one in known])
+    if unused >= MAX_UNUSED and not by_admin:
+        raise UsageError(
+            f"{unused} bookings of {owner} were not used in the last 7 days: ask an admin to book"
+        )
+    # An agent may vouch for people whom it has made up.
+    if new.via is not None and sum([one.via == new.via for one in open_ones]) >= MAX_OPEN_PER_NODE:
+        raise UsageError(
+            f"{MAX_OPEN_PER_NODE} bookings were made from this node, the most there may be: "
+            "run `fleet-smi login` to book in your own name"
+        )
     if len(open_ones) >= MAX_OPEN:
         raise UsageError(f"there are {MAX_OPEN} bookings, the most there may be")
+
+
+def _was_unused(one: Reservation, now: float) -> bool:
+    """Whether nobody came, or the owner ended it some time after its start without coming."""
+    if one.used_at is not None or one.starts_at < now - UNUSED_SECONDS:
+        return False
+    # `end_reservation` sets both to the same time.
+    was_ended = one.ends_at == one.changed_at and one.ends_at - one.starts_at > _SOON_SECONDS
+    return one.released_at is not None or (one.cancelled_at is None and was_ended)
 
 
 def apply_change(one: Reservation, change: Change, now: float) -> Reservation:
@@ -80,9 +108,16 @@ def apply_change(one: Reservation, change: Change, now: float) -> Reservation:
     changed = replace(one, **values)
     if changed == one:
         return one
+    # Else it could be moved on and on, and never be released.
+    if changed.starts_at > one.starts_at and one.used_at is None and _has_long_begun(one, now):
+        raise UsageError(f"booking {one.id} has begun: cancel it and make a new one")
     if changed.starts_at != one.starts_at or changed.node_id != one.node_id:
         changed = replace(changed, used_at=None)
     return replace(changed, sequence=one.sequence + 1, changed_at=now)
+
+
+def _has_long_begun(one: Reservation, now: float) -> bool:
+    return now > one.starts_at + _SOON_SECONDS
 
 
 def end_reservation(one: Reservation, now: float) -> Reservation:

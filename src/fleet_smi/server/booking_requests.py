@@ -87,6 +87,12 @@ def is_admin(context: RequestContext) -> bool:
     return context.identity is not None and context.identity.role == "admin"
 
 
+def vouching_node(context: RequestContext) -> str | None:
+    """The id of the node whose agent vouches for the asker; `None` for one who logged in."""
+    identity = context.identity
+    return identity.node_id if identity is not None and identity.auth_method == "agent" else None
+
+
 def node_parts(context: RequestContext, node_id: str) -> NodeParts | None:
     """The node of this id, if there is one."""
     return context.hub.shown.node_parts(node_id, context.hub.clock())

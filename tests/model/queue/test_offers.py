@@ -11,9 +11,9 @@ from fleet_smi.model.fleet import NodeView, Verdict
 from fleet_smi.model.queue.bookings import booking_entries
 from fleet_smi.model.queue.entries import QueueEntry, QueueRequest
 from fleet_smi.model.queue.estimate import PastJobs
-from fleet_smi.model.queue.limits import refusal
+from fleet_smi.model.queue.limits import QueueLimits, refusal
 from fleet_smi.model.queue.occupants import GpuOccupant, held_gpus, node_occupants
-from fleet_smi.model.queue.offers import decline, settle_offers
+from fleet_smi.model.queue.offers import avoided_nodes, decline, is_paused, settle_offers
 from fleet_smi.model.queue.places import Place, Survey
 from fleet_smi.model.queue.plan import plan_queue
 from fleet_smi.model.queue.reasons import describe_wait
@@ -148,11 +148,43 @@ def test_a_request_that_nobody_asks_for_any_more_ends() -> None:
 
 def test_a_person_has_a_limited_number_of_requests_and_so_has_the_queue() -> None:
     waiting = [entry(number) for number in range(3)]
-    assert refusal(waiting, "alice", 4, 10) is None
-    assert "3 requests of yours wait" in (refusal(waiting, "alice", 3, 10) or "")
-    assert refusal(waiting, "bob", 3, 10) is None
-    assert "the queue is full" in (refusal(waiting, "bob", 3, 3) or "")
-    assert refusal([entry(1, taken_at=NOON)], "alice", 1, 1) is None
+    assert refusal(waiting, "alice", QueueLimits(4, 10)) is None
+    assert "3 requests of yours wait" in (refusal(waiting, "alice", QueueLimits(3, 10)) or "")
+    assert refusal(waiting, "bob", QueueLimits(3, 10)) is None
+    assert "the queue is full" in (refusal(waiting, "bob", QueueLimits(3, 3)) or "")
+    assert refusal([entry(1, taken_at=NOON)], "alice", QueueLimits(1, 1)) is None
+
+
+def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    lapsed = settle(OFFERED, ROOM, expired=True)
+    assert lapsed is not None
+    assert is_paused(lapsed, NOON) and not is_paused(lapsed, NOON + 31)
+    assert not is_paused(lapsed, NOON - 86_400)
+    declined = decline(OFFERED, NOON, unreachable=True)
+    assert avoided_nodes(declined, NOON + 60) == {"gpu01"}
+    assert avoided_nodes(declined, NOON - 86_400) == set()
+
+
+def test_an_offer_counts_as_unused_unless_its_person_came_or_could_not() -> None:
+    def excused(*nodes: NodeParts, taken_at: float | None = None, **times: bool) -> bool:
+        waiting = replace(OFFERED, taken_at=taken_at)
+        occupants = {each.node.node_id: node_occupants(each, NOON) for each in nodes}
+        settled = settle_offers(
+            [waiting],
+            Survey(nodes).rooms,
+            occupants,
+            lambda _: times.get("gone", False),
+            lambda _: times.get("expired", False),
+            NOON,
+        )
+        return OFFERED.id in settled.excused
+
+    used = node("gpu01", gpu(0, lease=Lease(holder="alice", taken_at=NOON)))
+    assert excused(used, expired=True) and excused(used, taken_at=NOON, expired=True)
+    assert excused(), "its node is silent"
+    for times in ({"expired": True}, {"gone": True}):
+        assert not excused(ROOM, **times)
+    assert not excused(ROOM, taken_at=NOON, expired=True)
 
 
 def places(request: QueueRequest, *nodes: NodeParts) -> dict[str, tuple[int, int]]:

@@ -85,6 +85,7 @@ def free(hub: ThreadedHub, person: str) -> dict[str, Any]:
 def advance(hub: ThreadedHub, seconds: float) -> None:
     """Let time pass for the timers of the queue."""
     hub.server.queue._timers._clock = lambda: time.monotonic() + seconds
+    hub.server.queue._unused._clock = lambda: time.monotonic() + seconds
 
 
 def test_a_free_gpu_is_offered_at_once_and_to_nobody_else(hub: ThreadedHub) -> None:
@@ -214,7 +215,7 @@ def test_requests_that_make_no_sense_or_are_too_many_are_refused(tmp_path: Path)
 
 
 def test_who_sends_requests_without_end_is_slowed_down_and_nobody_else(hub: ThreadedHub) -> None:
-    hub.server.queue._pace = TokenBucket(burst=5, refill_seconds=3600.0)
+    hub.server.queue._pace._people = TokenBucket(burst=5, refill_seconds=3600.0)
     statuses = []
     for _ in range(6):
         response = send(hub, "eve", "POST")
@@ -225,6 +226,62 @@ def test_who_sends_requests_without_end_is_slowed_down_and_nobody_else(hub: Thre
     assert statuses == [200] * 5 + [409]
     assert error_code(send(hub, "eve", "POST")) == "too_many"
     assert join(hub, "bob")["offer"] is not None
+
+
+def test_an_agent_that_makes_people_up_cannot_fill_the_queue(tmp_path: Path) -> None:
+    limits: dict[str, Any] = {"hub__queue_per_person": 2, "hub__queue_most": 16}
+    with ThreadedHub(tmp_path / "hub", **PROXIED, **limits) as hub:
+        token = report(hub)
+
+        def vouch(user: str) -> Response:
+            return hub.request("POST", QUEUE, b"{}", token=token, X_Fleet_Smi_User=user, **JSON)
+
+        found = [vouch(f"invented{number}") for number in range(6)]
+        assert [each.status for each in found] == [200] * 4 + [409] * 2
+        assert b"4 requests from this node wait already" in found[-1].body
+        assert join(hub, "carol")["place"] is not None
+    # It is remembered by a hub that is restarted.
+    with ThreadedHub(tmp_path / "hub", **PROXIED, **limits) as hub:
+        assert vouch("invented6").status == 409
+
+
+def test_who_keeps_gpus_without_using_them_again_and_again_lets_others_go_first(
+    hub: ThreadedHub,
+) -> None:
+    passed = 0.0
+    for _ in range(5):
+        # Each in a request of its own, and given back in time.
+        row = join(hub, "eve", kind="run")
+        assert row["offer"] is not None
+        assert send(hub, "eve", "PATCH", f"/{row['id']}", taken=True).status == 200
+        advance(hub, passed := passed + 29)
+        assert send(hub, "eve", "DELETE", f"/{row['id']}").status == 204
+    report(hub, free=0, sequence=1)
+    first, second = join(hub, "eve"), join(hub, "bob")
+    wait_until(lambda: [row["person"] for row in rows(hub)] == ["bob", "eve"])
+    assert "behind bob: GPUs offered to eve were not seen in use" in rows(hub)[1]["why"]
+    report(hub, free=1, sequence=2)
+    wait_until(lambda: any(row["offer"] for row in rows(hub)))
+    assert [row["id"] for row in rows(hub) if row["offer"]] == [second["id"]]
+    # Where nobody else waits, they are offered GPUs as before.
+    assert send(hub, "bob", "DELETE", f"/{second['id']}").status == 204
+    wait_until(lambda: rows(hub)[0]["offer"] is not None)
+    assert rows(hub)[0]["id"] == first["id"]
+
+
+def test_who_uses_what_was_offered_keeps_their_turn(hub: ThreadedHub) -> None:
+    passed = 0.0
+    for number in range(1, 11, 2):
+        row = join(hub, "bob", kind="run")
+        assert send(hub, "bob", "PATCH", f"/{row['id']}", taken=True).status == 200
+        advance(hub, passed := passed + 29)
+        report(hub, sequence=number, lease=Lease(holder="bob", taken_at=time.time()))
+        wait_until(lambda: rows(hub) == [])
+        report(hub, sequence=number + 1)
+    report(hub, free=0, sequence=11)
+    join(hub, "bob")
+    join(hub, "carol")
+    assert [row["person"] for row in rows(hub)] == ["bob", "carol"]
 
 
 def test_a_record_that_cannot_be_read_or_planned_stops_nobody(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from fleet_smi.client.connection import Response
+from fleet_smi.model import booking_rules
 from tests.builders import HOUR, gpu, process
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub, error_code
@@ -183,3 +184,22 @@ def test_bookings_survive_a_restart_of_the_hub(people: People, tmp_path: Path) -
     with ThreadedHub(tmp_path / "hub") as again:
         (one,) = msgspec.json.decode(again.request("GET", PATH).body)["reservations"]
         assert (one["id"], one["owner"], one["state"]) == (made["id"], "maria", "active")
+
+
+def test_a_booking_through_an_agent_counts_for_its_node(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(booking_rules, "MAX_OPEN_PER_NODE", 2)
+    token = people.hub.join_and_report(snapshot_now("gpu02", gpu(0)))
+    now = time.time()
+    body = msgspec.json.encode(
+        {"node": "gpu01", "gpus": 1, "starts_at": now, "ends_at": now + HOUR, "force": True}
+    )
+    headers = {"token": token, "Content_Type": "application/json"}
+    found = [
+        people.hub.request("POST", PATH, body, X_Fleet_Smi_User=f"invented{number}", **headers)
+        for number in range(3)
+    ]
+    assert [each.status for each in found] == [200, 200, 400]
+    assert b"were made from this node" in found[2].body
+    assert people.book("maria", force=True).status == 200

@@ -17,8 +17,10 @@ from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.hub.queue.past import QueuePast
 from fleet_smi.hub.queue.planning import Round, Situation, expect_behind, find_faulty, plan_round
+from fleet_smi.hub.queue.request_pace import RequestPace
 from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.queue.timers import QueueTimers
+from fleet_smi.hub.queue.unused_offers import UnusedOffers
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.queue.entries import Band, QueueEntry, QueueRequest
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected
@@ -27,7 +29,6 @@ from fleet_smi.model.queue.offers import decline
 from fleet_smi.model.queue.places import Survey
 from fleet_smi.model.queue.reasons import describe_request
 from fleet_smi.model.queue.view import QueueRow, QueueView, offered_row, waiting_row
-from fleet_smi.model.token_bucket import TokenBucket
 from fleet_smi.model.views import NodeParts
 
 logger = logging.getLogger(__name__)
@@ -62,9 +63,10 @@ class QueueKeeper:
         self._timers = QueueTimers()
         self._unsaved_seen: dict[str, float] = {}
         self._lock = asyncio.Lock()
-        self._pace = TokenBucket(burst=60, refill_seconds=1.0)
+        self._pace = RequestPace()
+        self._unused = UnusedOffers()
         self._changes = self._planned = 0
-        self._round = Round([], [], [], [], {})
+        self._round = Round([], [], [], [], {}, ())
         self._places: dict[str, tuple[int, int]] = {}
         """Where the decision on a request is among those of the round, and its place."""
         self._estimated_at = -_ESTIMATE_SECONDS
@@ -89,19 +91,17 @@ class QueueKeeper:
             pause = _TICK_SECONDS if self._entries else _IDLE_SECONDS
             await asyncio.sleep(max(pause, min(30.0, _COST_FACTOR * cost)))
 
-    async def join(self, person: str, request: QueueRequest) -> QueueRow:
-        """Add a request and plan at once.
+    async def join(self, person: str, request: QueueRequest, *, via: str | None = None) -> QueueRow:
+        """Add a request and plan at once; `via` is the node whose agent vouches for the person.
 
         Raise `UsageError` if no node could ever meet it, `Unmet` if too many wait already.
         """
-        self._require_calm(person)
+        self._pace.require_calm(person, via)
         await self.ready()
         await self._require_possible(request)
-        now, limits = self._hub.clock(), self._limits
+        now, add = self._hub.clock(), self._store.add
         async with self._lock:
-            entry = await asyncio.to_thread(
-                self._store.add, person, request, now, limits.per_person, limits.in_all
-            )
+            entry = await asyncio.to_thread(add, person, request, now, self._limits, via)
             self._entries[entry.id] = entry
             self._timers.sync(self._entries.values(), now)
             self._changes += 1
@@ -127,6 +127,7 @@ class QueueKeeper:
         async with self._lock:
             await asyncio.to_thread(self._store.remove, [entry_id])
             self._entries.pop(entry_id, None)
+            self._unused.observe(self._entries.values())
             self._changes += 1
         await self._plan_changes()
 
@@ -154,7 +155,7 @@ class QueueKeeper:
     ) -> None:
         """Change what is not `None`."""
         entry = self.entry(entry_id)
-        self._require_calm(entry.person)
+        self._pace.require_calm(entry.person, entry.via)
         request = entry.request
         if note is not None:
             request = replace(request, note=note)
@@ -252,7 +253,7 @@ class QueueKeeper:
     async def _plan(self) -> None:
         await self._read()
         if not self._entries:
-            self._set_round(Round([], [], [], [], {}))
+            self._set_round(Round([], [], [], [], {}, ()))
             return
         now = self._hub.clock()
         nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
@@ -260,7 +261,8 @@ class QueueKeeper:
         waiting = [entry.id for entry in self._entries.values() if entry.offer is None]
         is_due = is_due or not self._round.expected.keys() >= set(waiting)
         past, thresholds = self._past, self._hub.fleet.thresholds
-        situation = Situation(nodes, thresholds, past.use, past.jobs, now)
+        late = self._unused.late_people([entry.person for entry in self._entries.values()])
+        situation = Situation(nodes, thresholds, past.use, past.jobs, now, late)
         options = self._round.expected, self._timers.is_gone, self._timers.is_expired
         entries = list(self._entries.values())
         try:
@@ -273,11 +275,11 @@ class QueueKeeper:
         if is_due:
             self._estimated_at = time.monotonic()
         if not self._is_leader():
-            self._set_round(planned)
-            return
-        if await self._write(planned):
+            self._unused.forget_open()
+        elif await self._write(planned):
             self._entries = {entry.id: entry for entry in planned.entries}
             self._timers.sync(self._entries.values(), now)
+            self._unused.observe(self._entries.values(), planned.excused)
         self._set_round(planned)
 
     def _set_round(self, planned: Round) -> None:
@@ -320,19 +322,17 @@ class QueueKeeper:
         self._entries = {entry.id: entry for entry in found}
         self._is_loaded = True
         self._timers.sync(found, self._hub.clock())
+        if self._is_leader():
+            self._unused.observe(found)
 
     async def _save(self, entry: QueueEntry) -> None:
         async with self._lock:
             await asyncio.to_thread(self._store.update, [entry])
             self._entries[entry.id] = entry
             self._timers.sync(self._entries.values(), self._hub.clock())
+            self._unused.observe(self._entries.values())
             self._changes += 1
         await self._plan_changes()
-
-    def _require_calm(self, person: str) -> None:
-        """Raise `Unmet` if a person sends too much: every request and change is planned at once."""
-        if self._pace.acquire(person, time.monotonic()) > 0:
-            raise Unmet("too many requests in a short time: try again in some seconds")
 
     async def _require_possible(self, request: QueueRequest) -> None:
         """Raise `UsageError` if no node could ever meet a request, silent nodes included."""

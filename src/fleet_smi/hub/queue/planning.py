@@ -1,6 +1,6 @@
 """One round of the queue, off the event loop: settle offers, make new ones, estimate the rest."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from fleet_smi.model.queue.occupants import (
     node_occupants,
     node_outlook,
 )
-from fleet_smi.model.queue.offers import OFFER_SECONDS, settle_offers
+from fleet_smi.model.queue.offers import OFFER_SECONDS, avoided_nodes, settle_offers
 from fleet_smi.model.queue.places import Place, Survey
 from fleet_smi.model.queue.plan import Decision, order_key, plan_queue
 from fleet_smi.model.queue.reasons import describe_offer, describe_request
@@ -42,13 +42,16 @@ class Situation(NamedTuple):
     use: PastUse | None
     jobs: PastJobs
     now: float
+    late: Collection[str] = ()
+    """Who has left too many offers unused: others go first."""
 
 
 class Round(NamedTuple):
     """The result of a round.
 
     `entries` are all requests as they are now, `changed` and `ended` what is to be saved, and
-    `decisions` those on all that had no offer before, in order.
+    `decisions` those on all that had no offer before, in order. `excused` are those whose offer
+    has ended and was used, or could not be.
     """
 
     entries: list[QueueEntry]
@@ -56,6 +59,7 @@ class Round(NamedTuple):
     ended: list[str]
     decisions: list[Decision]
     expected: dict[str, Expected]
+    excused: Collection[str]
 
 
 def plan_round(
@@ -84,6 +88,7 @@ def plan_round(
         lambda each: _places(each, survey, now),
         now,
         find_start,
+        situation.late,
     )
     offered = {each.entry.id: _offered(each, survey, now) for each in decisions if each.uuids}
     after, replaced = _apply(settled.entries, offered)
@@ -99,6 +104,7 @@ def plan_round(
         ended=sorted(ended),
         decisions=decisions,
         expected=estimates,
+        excused={*settled.excused, *replaced},
     )
 
 
@@ -124,7 +130,7 @@ def _places(entry: QueueEntry, survey: Survey, now: float) -> Sequence[Place]:
     places = survey.places(entry.request)
     if not entry.avoid:
         return places
-    avoided = {node_id for node_id, until in entry.avoid if until > now}
+    avoided = avoided_nodes(entry, now)
     return [place for place in places if place.node_id not in avoided]
 
 

@@ -11,9 +11,10 @@ from sqlalchemy import Connection, Engine, bindparam, delete, insert, select, up
 from fleet_smi.errors import Unmet
 from fleet_smi.hub.database import queue, read_transaction, write_transaction
 from fleet_smi.model.queue.entries import Band, QueueEntry, QueueOffer, QueueRequest
-from fleet_smi.model.queue.limits import refusal
+from fleet_smi.model.queue.limits import QueueLimits, refusal
 
 logger = logging.getLogger(__name__)
+_TICK_SECONDS = 0.001
 Fence = Callable[[Connection], bool]
 _SET_STATE = (
     update(queue)
@@ -34,6 +35,7 @@ class _State(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lapses: int = 0
     not_before: float = 0.0
     avoid: tuple[tuple[str, float], ...] = ()
+    via: str | None = None
 
 
 class QueueStore:
@@ -51,16 +53,28 @@ class QueueStore:
             return self._read(connection)
 
     def add(
-        self, person: str, request: QueueRequest, now: float, per_person: int, in_all: int
+        self,
+        person: str,
+        request: QueueRequest,
+        now: float,
+        limits: QueueLimits,
+        via: str | None = None,
     ) -> QueueEntry:
-        """Add a request; raise `Unmet` if the person or all have too many already."""
-        entry = QueueEntry(
-            id=secrets.token_hex(4), person=person, request=request, arrived_at=now, seen_at=now
-        )
+        """Add a request; raise `Unmet` if the person, their node or all have too many already."""
         with write_transaction(self._engine) as connection:
             found = self._read(connection)
-            if (reason := refusal(found, person, per_person, in_all)) is not None:
+            if (reason := refusal(found, person, limits, via)) is not None:
                 raise Unmet(reason)
+            # Behind all who came before, also after the clock was set back.
+            arrived_at = max([now, *[each.arrived_at + _TICK_SECONDS for each in found[-1:]]])
+            entry = QueueEntry(
+                id=secrets.token_hex(4),
+                person=person,
+                request=request,
+                arrived_at=arrived_at,
+                seen_at=now,
+                via=via,
+            )
             connection.execute(insert(queue).values(_row(entry)))
         return entry
 
@@ -115,6 +129,7 @@ class QueueStore:
                     lapses=state.lapses,
                     not_before=state.not_before,
                     avoid=state.avoid,
+                    via=state.via,
                 )
             )
         return found
@@ -143,5 +158,6 @@ def _encode_state(entry: QueueEntry) -> str:
         lapses=entry.lapses,
         not_before=entry.not_before,
         avoid=entry.avoid,
+        via=entry.via,
     )
     return msgspec.json.encode(state).decode()

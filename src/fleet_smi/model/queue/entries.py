@@ -86,6 +86,7 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     `seen_at` is when its asker was last heard of. `lapses` counts the offers that were not taken
     up, and until `not_before` it gets no other. `taken_at` is set once it has been met. `avoid` has
     the ids of nodes that its asker could not use, each with the time until which it is left out.
+    `via` is the id of the node whose agent vouched for its person, `None` for one who logged in.
     """
 
     id: str
@@ -99,6 +100,7 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     lapses: int = 0
     not_before: float = 0.0
     avoid: tuple[tuple[str, float], ...] = ()
+    via: str | None = None
 
 
 Shape = tuple[int, str | None, Vendor | None, str, tuple[str, ...]]

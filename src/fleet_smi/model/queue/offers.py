@@ -20,11 +20,15 @@ _MAX_AVOIDED = 64
 
 
 class Settled(NamedTuple):
-    """The requests as they are now, those that have changed, and the ids of those that ended."""
+    """The requests as they are now, those that have changed, and the ids of those that ended.
+
+    `excused` are the ids of those whose offer was used, or could not be.
+    """
 
     entries: list[QueueEntry]
     changed: list[QueueEntry]
     ended: list[str]
+    excused: list[str]
 
 
 def settle_offers(
@@ -40,9 +44,13 @@ def settle_offers(
     `is_gone` says whether nobody asks for a request any more, `is_expired` whether the time of its
     offer is over.
     """
-    found = Settled([], [], [])
+    found = Settled([], [], [], [])
     for entry in entries:
         after = _settle(entry, rooms, occupants, is_gone, is_expired, now)
+        is_over = after is None or after.offer is None
+        is_late = is_gone(entry) or is_expired(entry)
+        if is_over and (not is_late or _is_used(entry, occupants)):
+            found.excused.append(entry.id)
         if after is None:
             found.ended.append(entry.id)
             continue
@@ -79,6 +87,27 @@ def _settle(
     if not free.issuperset(offer.uuids):
         return replace(entry, offer=None)  # the node is silent, or somebody else was faster
     return lapse(entry, now) if is_expired(entry) else entry
+
+
+def _is_used(entry: QueueEntry, occupants: Mapping[str, Mapping[str, GpuOccupant]]) -> bool:
+    """Whether the person of a request is on a GPU that it is offered."""
+    if entry.offer is None:
+        return False
+    on_node = occupants.get(entry.offer.node_id, {})
+    return any(
+        entry.person in on_node[uuid].people for uuid in entry.offer.uuids if uuid in on_node
+    )
+
+
+def is_paused(entry: QueueEntry, now: float) -> bool:
+    """Whether a request gets no offer yet, after one that lapsed."""
+    # A clock that was set back makes no pause longer.
+    return now < entry.not_before <= now + _MAX_PAUSE_SECONDS
+
+
+def avoided_nodes(entry: QueueEntry, now: float) -> set[str]:
+    """Return the nodes that the asker of a request could not use."""
+    return {node_id for node_id, until in entry.avoid if now < until <= now + _UNREACHABLE_SECONDS}
 
 
 def lapse(entry: QueueEntry, now: float) -> QueueEntry | None:

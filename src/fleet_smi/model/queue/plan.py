@@ -1,13 +1,14 @@
 """The plan of a queue: who is given which GPUs now, and who has to wait behind whom.
 
-The order is the priority band, then decayed use, then arrival. The first request of a line that
+The order is the priority band, then who has not left offers unused, then decayed use, then
+arrival. The first request of a line that
 cannot be met keeps the free GPUs of one node, where the fewest are missing; requests after it
 may use everything else, or these too if they are declared to end before it could begin, or if
 they are of the same person. Requests for other GPUs stand in another line.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from math import floor, inf
 
@@ -16,12 +17,13 @@ from msgspec.structs import replace
 
 from fleet_smi.model.queue.bookings import is_booking
 from fleet_smi.model.queue.entries import BANDS, QueueEntry, Shape, shape_of
+from fleet_smi.model.queue.offers import is_paused
 from fleet_smi.model.queue.places import Place
 
 _HOUR_SECONDS = 3600.0
 _MAX_COMPARED_SHAPES = 64
 _Nearest = tuple[Place | None, list[str]]
-OrderKey = tuple[int, int, float, str]
+OrderKey = tuple[int, bool, int, float, str]
 FindPlaces = Callable[[QueueEntry], Sequence[Place]]
 FindStart = Callable[[QueueEntry], float | None]
 
@@ -33,7 +35,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     missing, `None` if no node could ever meet it; `available` counts the GPUs there that it could
     have now, `kept` those that are free and kept for `kept_for`, `withheld` those that are offered
     to others, `booked` those that `booked_by` has booked, and `behind` is the last request before
-    it that waits for the same GPUs.
+    it that waits for the same GPUs. `late` says that its person has left offers unused.
     """
 
     entry: QueueEntry
@@ -48,12 +50,13 @@ class Decision(Struct, frozen=True, kw_only=True):
     booked_by: str | None = None
     behind: QueueEntry | None = None
     behind_hours: float = 0.0
+    late: bool = False
 
 
-def order_key(entry: QueueEntry, use_hours: float) -> OrderKey:
-    """Return the sort key of a request: band, use in whole GPU-hours, arrival."""
+def order_key(entry: QueueEntry, use_hours: float, *, is_late: bool = False) -> OrderKey:
+    """Return the sort key of a request: band, unused offers, use in whole GPU-hours, arrival."""
     # Whole hours: a minute more or less does not let somebody pass who came first.
-    return BANDS.index(entry.band), floor(use_hours), entry.arrived_at, entry.id
+    return BANDS.index(entry.band), is_late, floor(use_hours), entry.arrived_at, entry.id
 
 
 class _Line:
@@ -100,15 +103,20 @@ def plan_queue(
     find_places: FindPlaces,
     now: float,
     find_start: FindStart = lambda _: None,
+    late: Collection[str] = (),
 ) -> list[Decision]:
     """Decide on every waiting request, the first one first; those with an offer are left out.
 
     `find_places` returns where a request could be met, `find_start` before when it will hardly
-    begin, `None` where that is not known.
+    begin, `None` where that is not known. Those who are `late` come after all others of a band.
     """
+
+    def key_of(entry: QueueEntry) -> OrderKey:
+        return order_key(entry, hours.get(entry.person, 0.0), is_late=entry.person in late)
+
     line, hours = _Line(entries), dict(use_hours)
     waiting = [each for each in entries if each.offer is None and each.taken_at is None]
-    heap = [(order_key(each, hours.get(each.person, 0.0)), each) for each in waiting]
+    heap = [(key_of(each), each) for each in waiting]
     heapq.heapify(heap)
     decided: list[Decision] = []
     hopeless: dict[Shape, int] = {}
@@ -117,7 +125,7 @@ def plan_queue(
     while heap:
         key, entry = heapq.heappop(heap)
         used = hours.get(entry.person, 0.0)
-        if (current := order_key(entry, used)) > key:
+        if (current := key_of(entry)) > key:
             # The person was given something since: behind others who have used less.
             heapq.heappush(heap, (current, entry))
             continue
@@ -131,6 +139,7 @@ def plan_queue(
             hours[entry.person] = used + len(decision.uuids)
         else:
             decision = _with_predecessor(decision, shape, last, nodes, hours)
+            decision = replace(decision, late=entry.person in late)
             # The latest at the end.
             last.pop(shape, None)
             last[shape] = entry
@@ -153,8 +162,7 @@ def _decide(
         entry.request.max_hours is None and entry.person not in line.special and not entry.avoid
     ) and not entry.request.ignore_bookings
     best: tuple[tuple[int, int], Place, list[str]] | None = None
-    waits = entry.not_before > now
-    if not waits and not (is_plain and count >= hopeless.get(shape, count + 1)):
+    if not is_paused(entry, now) and not (is_plain and count >= hopeless.get(shape, count + 1)):
         for number, place in enumerate(places):
             free = [uuid for uuid in place.free if line.can_have(uuid, entry)]
             allowed = [uuid for uuid in free if _may_use(uuid, entry, line, now, find_start)]

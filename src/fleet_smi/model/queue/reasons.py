@@ -60,6 +60,8 @@ def _behind(decision: Decision, other: QueueEntry) -> str:
     name = f"behind {other.person}"
     if BANDS.index(other.band) < BANDS.index(entry.band):
         return f"{name}: higher priority"
+    if decision.late:
+        return f"{name}: GPUs offered to {entry.person} were not seen in use"
     if floor(decision.behind_hours) < floor(decision.use_hours):
         hours = f"{decision.behind_hours:.0f} to {decision.use_hours:.0f}"
         return f"{name}: fewer GPU-hours this week ({hours})"

@@ -97,9 +97,12 @@ async def list_queue(context: RequestContext) -> Response:
 async def add_request(context: RequestContext) -> Response:
     """Add a request; where it can be met at once, the response has the offer already."""
     ask: QueueAsk = context.body
-    person, request = acting_name(_identity(context)), ask.request()
+    identity, request = _identity(context), ask.request()
+    # The id of the node whose agent vouches for this person.
+    via = identity.node_id if identity.auth_method == "agent" else None
     try:
-        return json_response(await context.services.queue.join(person, request))
+        row = await context.services.queue.join(acting_name(identity), request, via=via)
+        return json_response(row)
     except UsageError as error:
         raise ApiError(HttpError(409, "impossible", str(error))) from None
     except Unmet as error:

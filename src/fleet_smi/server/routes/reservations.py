@@ -29,6 +29,7 @@ from fleet_smi.server.booking_requests import (
     is_admin,
     may_change,
     node_parts,
+    vouching_node,
 )
 from fleet_smi.server.endpoint import ApiError, Endpoint, RequestContext, json_response
 from fleet_smi.server.http_error import ErrorDetail, HttpError
@@ -135,7 +136,10 @@ async def create(context: RequestContext) -> Response:
     one = _new(context, request, booking_owner(context, request.owner))
     count = count_gpus(node_parts(context, one.node_id))
     book = context.services.reservations
-    return await _changed(context, lambda: book.add(one, count, force=request.force))
+    return await _changed(
+        context,
+        lambda: book.add(one, count, force=request.force, by_admin=is_admin(context)),
+    )
 
 
 async def update(context: RequestContext) -> Response:
@@ -188,6 +192,7 @@ def _new(context: RequestContext, request: ReservationRequest, owner: str) -> Re
         starts_at=request.starts_at,
         ends_at=request.ends_at,
         note=sanitize_note(request.note),
+        via=vouching_node(context),
     )
 
 
@@ -200,7 +205,9 @@ def _draft(context: RequestContext, request: CheckRequest) -> Reservation:
     blank = Reservation(
         id="", owner=context.person or "", node_id="", node="", gpus=0, starts_at=0, ends_at=0
     )
-    return replace(apply_change(replace(blank, ends_at=now + 1), change, now), sequence=0)
+    return replace(
+        apply_change(replace(blank, starts_at=now, ends_at=now + 1), change, now), sequence=0
+    )
 
 
 def _change(context: RequestContext, request: ReservationChange) -> Change:
