@@ -14,6 +14,7 @@ from fleet_smi.acting import acting_client
 from fleet_smi.client.login_file import LoginFile
 from fleet_smi.errors import Refused, UsageError
 from tests.cli.program import assert_error_line, run_fleet_smi
+from tests.machines import require_root
 from tests.ports import free_port
 from tests.server.threaded_hub import ThreadedHub
 
@@ -146,6 +147,18 @@ def test_a_login_file_that_others_can_read_is_not_used(
     login_file(tmp_path).chmod(0o600)
     login_file(tmp_path).write_text("nonsense")
     assert_error_line(run("nodes", env=env), 2, "is damaged")
+
+
+def test_what_another_user_has_put_in_its_place_is_no_login(
+    hub: ThreadedHub, env: dict[str, str], tmp_path: Path
+) -> None:
+    require_root("make files of another user")
+    assert run("login", "--name", "ada", env=env, typed=f"{PASSWORD}\n").returncode == 0
+    # Root could read it, and would act in the name of whoever has written it.
+    os.chown(login_file(tmp_path), 12345, 12345)
+    assert_error_line(run("logout", env=env), 2, "you are not logged in")
+    again = run("login", "--name", "ada", env=env, typed=f"{PASSWORD}\n")
+    assert_error_line(again, 1, "of another user")
 
 
 def act_as(monkeypatch: pytest.MonkeyPatch, env: dict[str, str], hub: str | None = None) -> str:

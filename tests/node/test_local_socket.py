@@ -1,5 +1,6 @@
 """The agent's socket for local users: where it listens, and what its callers cannot do."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleet_smi.client.agent_socket import AgentConnection, is_listening
+from fleet_smi.client.agent_socket import AgentConnection, connect, is_listening
 from fleet_smi.client.connection import HubConnection, Response
 from fleet_smi.errors import Unreachable
 from fleet_smi.node import local_socket
@@ -339,6 +340,23 @@ def test_a_bug_met_by_one_request_does_not_stop_the_others(
         wait_until(lambda: len(calls) == 1)
     assert read_all(path) == b"fine"
     assert "bug in a request of a local user" in caplog.text
+
+
+def test_a_client_waits_for_its_turn_where_many_connect_at_once(folder: Path) -> None:
+    path = folder / "a.sock"
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as flood:
+        listener.bind(str(path))
+        listener.listen(4)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                caller = flood.enter_context(socket.socket(socket.AF_UNIX))
+                caller.settimeout(0)
+                caller.connect(str(path))
+        # It is not turned away; and it does not wait for ever.
+        with pytest.raises(TimeoutError):
+            connect(str(path), 0.1)
+        listener.accept()[0].close()
+        connect(str(path), 60.0).close()
 
 
 def test_a_client_that_finds_no_agent_gets_one_clear_error(folder: Path) -> None:

@@ -238,7 +238,7 @@ def _remove_user(args: argparse.Namespace) -> None:
 def _set_password(args: argparse.Namespace) -> None:
     with _users(args) as users:
         users.set_password(args.name, _password())
-    _notice(f"{args.name} has a new password; their sessions have ended")
+    _notice(f"{args.name} has a new password; their sessions and personal tokens have ended")
 
 
 def _join_command(args: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import struct
 
 from fleet_smi.client.connection import HubConnection
 from fleet_smi.client.http1 import Http1Connection, ProtocolError
@@ -57,8 +58,16 @@ def connect(path: str, timeout_seconds: float) -> socket.socket:
         raise PermissionError(0, "its folder can be changed by others")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        # Not `settimeout`: a socket that does not block is turned away where many connect at
+        # once, instead of waiting for its turn.
+        seconds = max(0.001, timeout_seconds)
+        timeout = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            raise TimeoutError from None
         sock.settimeout(timeout_seconds)
-        sock.connect(path)
     except BaseException:
         sock.close()
         raise

@@ -1,5 +1,6 @@
 """The logins of a user: one personal token per hub, readable by this user only."""
 
+import contextlib
 import os
 
 import msgspec
@@ -41,14 +42,26 @@ class LoginFile:
         self._write({key: login for key, login in self._read().items() if key != _key(url)})
 
     def _write(self, logins: dict[str, Login]) -> None:
+        if not self._is_own:
+            raise StateError(f"{self.path} is in a folder of another user: check HOME")
         try:
             write_private(self.path, msgspec.json.encode(logins))
         except OSError as error:
             raise StateError(f"{self.path} cannot be written: {error.strerror}") from None
 
+    @property
+    def _is_own(self) -> bool:
+        """Whether the file and its folder are this user's, as far as they exist."""
+        for path in (self.path, os.path.dirname(self.path)):
+            with contextlib.suppress(OSError):
+                if os.lstat(path).st_uid != os.geteuid():
+                    return False
+        return True
+
     def _read(self) -> dict[str, Login]:
-        # The home folder of another user, as with `sudo -u`: there is no login of this one.
-        if not os.access(os.path.dirname(self.path), os.X_OK):
+        # In the home folder of another user, as with `sudo -u`, there is no login of this one; nor
+        # is what another user has put there.
+        if not os.access(os.path.dirname(self.path), os.X_OK) or not self._is_own:
             return {}
         content = read_private(self.path)
         if content is None:

@@ -69,13 +69,16 @@ class UserStore:
             ) from None
 
     def set_password(self, name: str, password: str) -> None:
-        """Change a password; sessions opened with the old one are no longer valid.
+        """Change a password; sessions and tokens made with the old one are no longer valid.
 
         Raise `UsageError` for an unknown user or an invalid password.
         """
         hashed = self._hashed(password)
         with write_transaction(self._engine) as connection:
             result = connection.execute(update(users).where(users.c.name == name).values(hashed))
+            if result.rowcount:
+                # Whoever knew the old password may have exchanged it for a token.
+                self._revoke_tokens(connection, name)
             bump_credentials_revision(connection)
         _require_existing(result.rowcount, name)
 
@@ -94,10 +97,13 @@ class UserStore:
         with write_transaction(self._engine) as connection:
             result = connection.execute(delete(users).where(users.c.name == name))
             if result.rowcount:
-                own = update(tokens).where(tokens.c.person == name, tokens.c.revoked_at.is_(None))
-                connection.execute(own.values(revoked_at=self._clock()))
+                self._revoke_tokens(connection, name)
             bump_credentials_revision(connection)
         _require_existing(result.rowcount, name)
+
+    def _revoke_tokens(self, connection: Connection, person: str) -> None:
+        own = update(tokens).where(tokens.c.person == person, tokens.c.revoked_at.is_(None))
+        connection.execute(own.values(revoked_at=self._clock()))
 
     def verify_password(self, name: str, password: str) -> bool:
         """Whether the password is right."""

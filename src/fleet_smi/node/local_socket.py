@@ -28,8 +28,9 @@ _MAX_PER_USER = 3
 _BURST, _PER_SECOND = 40, 10
 _BACKLOG = 64
 _CHECK_SECONDS = 5.0
-# A flood of connections is refused slowly: it must not take the processor from the samples.
-_REFUSAL_PAUSE_SECONDS = 0.005
+# A flood of connections is refused slowly: it must not take the processor from the samples. All
+# that wait are taken first, so that others find a place among them.
+_REFUSAL_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.005, 0.3
 _CLOSE_TIMEOUT_SECONDS = 0.5
 _OTHERS_MAY_WRITE = 0o022
 _MAX_PATH_BYTES = 98  # the kernel takes 107, and a draft of the socket has a longer name
@@ -143,17 +144,29 @@ class LocalSocket:
                     return
                 continue
             try:
-                connection, _ = listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                continue  # the caller is gone already
+                refused = self._accept_waiting(listener)
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     return
                 self._closing.wait(_CHECK_SECONDS)
-                continue
-            self._admit(connection)
+            else:
+                self._closing.wait(min(refused * _REFUSAL_PAUSE_SECONDS, _MAX_PAUSE_SECONDS))
 
-    def _admit(self, connection: socket.socket) -> None:
+    def _accept_waiting(self, listener: socket.socket) -> int:
+        """Accept the connections that wait; return how many of them were refused."""
+        refused = 0
+        for _ in range(_BACKLOG):
+            try:
+                connection, _ = listener.accept()
+            except BlockingIOError:
+                break
+            except ConnectionAbortedError:
+                continue  # the caller is gone already
+            refused += not self._admit(connection)
+        return refused
+
+    def _admit(self, connection: socket.socket) -> bool:
+        """Serve a connection in a thread; refuse it and return `False` if there are too many."""
         uid = _peer_uid(connection)
         if self._limits.acquire(uid):
             try:
@@ -162,11 +175,11 @@ class LocalSocket:
             except RuntimeError:  # no more threads on this machine
                 self._limits.release(uid)
             else:
-                return
+                return True
         with connection, contextlib.suppress(OSError):
             connection.settimeout(0)
             connection.send(_BUSY)
-        time.sleep(_REFUSAL_PAUSE_SECONDS)
+        return False
 
     def _serve(self, connection: socket.socket, uid: int) -> None:
         try:

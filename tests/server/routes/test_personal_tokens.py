@@ -95,6 +95,16 @@ def test_a_token_has_no_more_rights_than_the_account(hub: ThreadedHub) -> None:
     assert who(hub, token) is None
 
 
+def test_a_new_password_ends_the_tokens_that_the_old_one_was_exchanged_for(
+    hub: ThreadedHub,
+) -> None:
+    stolen, other = made(exchange(hub, "ada"))["token"], made(exchange(hub, "bob"))["token"]
+    credentials = hub.server.credentials
+    credentials.change_users(lambda store: store.set_password("ada", "another good password"))
+    assert who(hub, stolen) is None
+    assert who(hub, other) is not None
+
+
 def test_an_admin_makes_a_token_for_somebody_without_an_account(hub: ThreadedHub) -> None:
     body = {"role": "viewer", "person": "carol", "expires": "90d"}
     token = made(hub.request_json("POST", "/api/v1/tokens", body, token=hub.token("admin")))
