@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -11,13 +12,17 @@ from typing import Any
 import msgspec
 import uvicorn
 
+from fleet_smi.wire.credential_proof import PROPOSAL_HEADER
 from fleet_smi.wire.report import Receipt, Report, decode_report
 
 JOIN_TOKEN = "join-me"
 
 
 class RecordingHub:
-    """Accepts every report, unless `statuses` or `join_statuses` has a status for the next."""
+    """Accepts every report, unless `statuses` or `join_statuses` has a status for the next.
+
+    Like a hub it never replaces a credential: a node joins again only with the one it proposed.
+    """
 
     def __init__(self) -> None:
         self.reports: list[Report] = []
@@ -25,6 +30,7 @@ class RecordingHub:
         self.statuses: list[int] = []
         self.join_statuses: list[int] = []
         self.issued_tokens: dict[str, str] = {}
+        self.join_responses_to_lose: set[str] = set()
         self.open_to_all = True
 
     @property
@@ -41,16 +47,17 @@ class RecordingHub:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        bearer = dict(scope["headers"]).get(b"authorization", b"").decode()
-        token = bearer.removeprefix("Bearer ") or None
-        status, answer = self._answer(scope["path"], body, token)
+        sent = {name.decode(): value.decode() for name, value in scope["headers"]}
+        token = sent.get("authorization", "").removeprefix("Bearer ") or None
+        if scope["path"] == "/api/v1/join":
+            status, answer = self._join(msgspec.json.decode(body), token, sent.get(PROPOSAL_HEADER))
+        else:
+            status, answer = self._answer(body, token)
         headers = [(b"content-length", str(len(answer)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    def _answer(self, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
-        if path == "/api/v1/join":
-            return self._join(msgspec.json.decode(body), token)
+    def _answer(self, body: bytes, token: str | None) -> tuple[int, bytes]:
         if self.statuses:
             return self.statuses.pop(0), error_body("not now")
         report = decode_report(body)
@@ -61,13 +68,20 @@ class RecordingHub:
         self.tokens.append(token)
         return 200, msgspec.msgpack.encode(Receipt(hub="one"))
 
-    def _join(self, who: dict[str, str], token: str | None) -> tuple[int, bytes]:
+    def _join(
+        self, who: dict[str, str], token: str | None, proposal: str | None
+    ) -> tuple[int, bytes]:
         status = self.join_statuses.pop(0) if self.join_statuses else 200
         if status != 200:
             return status, error_body("not now")
         if token != JOIN_TOKEN:
             return 403, error_body("this join token is not good")
-        own = self.issued_tokens[who["node_id"]] = f"own-of-{who['name']}"
+        own = proposal or secrets.token_hex()
+        if self.issued_tokens.setdefault(who["node_id"], own) != own:
+            return 403, error_body("this node id already has a credential")
+        if who["name"] in self.join_responses_to_lose:
+            self.join_responses_to_lose.remove(who["name"])
+            return 503, error_body("the response was lost")
         return 200, msgspec.json.encode({"token": own})
 
 

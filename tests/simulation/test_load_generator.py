@@ -135,7 +135,8 @@ def test_each_node_joins_and_then_reports_with_its_own_token() -> None:
     hub.open_to_all = False
     join_all_nodes(hub)
     for report, token in zip(hub.reports, hub.tokens, strict=True):
-        assert token == f"own-of-{report.snapshots[-1].name}"
+        assert token == hub.issued_tokens[report.snapshots[-1].node_id]
+    assert len(set(hub.tokens)) == NODES
 
 
 @pytest.mark.parametrize(
@@ -298,6 +299,14 @@ def test_joining_is_retried_until_the_hub_accepts() -> None:
     join_all_nodes(hub)
 
 
+def test_a_node_joins_again_with_its_credential_when_the_response_was_lost() -> None:
+    hub = RecordingHub()
+    hub.open_to_all = False
+    hub.join_responses_to_lose = {"node00003", "node00007"}
+    join_all_nodes(hub)
+    assert not hub.join_responses_to_lose
+
+
 class BareHub(RecordingHub):
     """A server that reads a body and answers `{}`."""
 
@@ -305,7 +314,7 @@ class BareHub(RecordingHub):
         super().__init__()
         self.bodies: list[bytes] = []
 
-    def _answer(self, path: str, body: bytes, token: str | None) -> tuple[int, bytes]:
+    def _answer(self, body: bytes, token: str | None) -> tuple[int, bytes]:
         self.bodies.append(body)
         return 200, b"{}"
 

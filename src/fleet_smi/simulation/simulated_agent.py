@@ -1,6 +1,7 @@
 """A simulated agent: one node's connection to the hub, with at most one report in flight."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from fleet_smi.simulation.compact_replay import CompactReplay
 from fleet_smi.simulation.counters import LoadCounters
 from fleet_smi.simulation.http_client import RawConnection, RawResponse
 from fleet_smi.simulation.scenario import BackfillPoint, FleetScenario
+from fleet_smi.wire.credential_proof import PROPOSAL_HEADER
 from fleet_smi.wire.packed_layout import PACKED_VERSION
 from fleet_smi.wire.report import decode_receipt, encode_report, encode_snapshot
 
@@ -54,13 +56,16 @@ class HubEndpoint(NamedTuple):
 
         return cls(host, port, base_path, create_default_context())
 
-    def request_head(self, path: str, token: str | None, media_subtype: str) -> bytes:
+    def request_head(
+        self, path: str, token: str | None, media_subtype: str, proposal: str | None = None
+    ) -> bytes:
         """Return the request head up to the value of Content-Length."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         bearer = "" if token is None else f"Authorization: Bearer {token}\r\n"
+        proposed = "" if proposal is None else f"{PROPOSAL_HEADER}: {proposal}\r\n"
         return (
             f"POST {self.base_path}{path} HTTP/1.1\r\nHost: {host}:{self.port}\r\n"
-            f"{bearer}Content-Type: application/{media_subtype}\r\nContent-Length: "
+            f"{bearer}{proposed}Content-Type: application/{media_subtype}\r\nContent-Length: "
         ).encode()
 
 
@@ -92,6 +97,8 @@ class SimulatedAgent:
         self._head = hub.request_head("/api/v1/reports", token, "msgpack")
         self._connection: RawConnection | None = None
         self._joined = False
+        # The same at every attempt: the response to the one that succeeded may have been lost.
+        self._proposal = f"fsmi_node_{os.urandom(32).hex()}"
         self._join_response: asyncio.Future[RawResponse] | None = None
         self._snapshots: list[bytes] = []
         self._latest: Snapshot | None = None
@@ -216,7 +223,7 @@ class SimulatedAgent:
     async def _join(self, connection: RawConnection, join_token: str) -> None:
         node = self._scenario.nodes[self._index]
         body = msgspec.json.encode({"node_id": node.node_id, "name": node.name})
-        head = self._hub.request_head("/api/v1/join", join_token, "json")
+        head = self._hub.request_head("/api/v1/join", join_token, "json", self._proposal)
         self._join_response = asyncio.get_running_loop().create_future()
         try:
             connection.send_request(b"%s%d\r\n\r\n%s" % (head, len(body), body))
