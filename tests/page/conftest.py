@@ -1,7 +1,7 @@
 """Fixtures of the page tests: a real Chromium, driven by Playwright, against a real hub."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from bench.browser import find_chromium
 from bench.peers import NotAvailable
-from fleet_smi.server.page_files import INDEX_FILE, page_files
+from fleet_smi.server.page_files import INDEX_FILE, PageFile, page_files
 from tests.page import accounts, sample_fleet
 from tests.page.page_pool import NewPage, PagePool
 from tests.server.threaded_hub import ThreadedHub
@@ -26,7 +26,15 @@ def _unavailable(reason: str) -> NoReturn:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def built_page() -> Mapping[str, PageFile]:
+    """The files of the page."""
+    if INDEX_FILE not in page_files():
+        _unavailable("the page is not built: `make page` builds it")
+    return page_files()
+
+
+@pytest.fixture(scope="module")
+def browser(built_page: Mapping[str, PageFile]) -> Iterator[Browser]:
     """One browser per test file; each test has its own page and cookies.
 
     Not for the whole session: Playwright occupies the thread's event loop while it is open, so
@@ -36,8 +44,6 @@ def browser() -> Iterator[Browser]:
         program = find_chromium()
     except NotAvailable as missing:
         _unavailable(f"{missing}: install it to test the page")
-    if INDEX_FILE not in page_files():
-        _unavailable("the page is not built: `make page` builds it")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-gpu"]
