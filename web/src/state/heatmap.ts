@@ -1,4 +1,5 @@
 // The layout of the heat map: one line of squares per node, one column of lines per group, as large as the window allows.
+// The few GPUs that a user has on each of many nodes are packed: lines that are mostly empty would make squares tiny.
 
 import type { Group } from "./arrange";
 
@@ -9,11 +10,15 @@ const MIN_LINES = 8;
 /** From this size on, lines have the name of their node. */
 const NAMED_PITCH = 18;
 const NAME_WIDTH = 84;
+const SQUARES_PER_PACKED_LINE = 16;
 
-/** Up to eight GPUs of a node. */
+/** Up to eight GPUs of a node, or up to sixteen of several nodes. */
 export interface Line {
+  /** The node, or the first of several. */
   readonly number: number;
-  /** Their positions among the GPUs of the node. */
+  /** The node of each GPU, if there are several. */
+  readonly numbers?: readonly number[];
+  /** Their positions among the GPUs of their node. */
   readonly gpus: readonly number[];
   /** Whether a line of the same node in the same group is above it. */
   readonly continued: boolean;
@@ -62,8 +67,20 @@ const PARTS: readonly number[] = [2, 3, 4];
 const MIN_GAIN = 1.25;
 
 /** Lay out the groups with the largest squares that fit into this box; the smallest, and a longer page, if none do. */
-export function planHeatmap(groups: readonly Group[], gpusOf: (number: number, group: string | null) => readonly number[], width: number, height: number): HeatmapPlan {
+export function planHeatmap(
+  groups: readonly Group[],
+  gpusOf: (number: number, group: string | null) => readonly number[],
+  width: number,
+  height: number,
+  /** Whether GPUs of several nodes may share a line, where lines have no names. */
+  isPackable = false,
+): HeatmapPlan {
   const all = groups.map(({ name, numbers }) => ({ name, nodes: numbers.length, lines: numbers.flatMap((number) => linesOf(number, gpusOf(number, name))) }));
+  const plan = bestPlan(all, width, height);
+  return isPackable && plan.nameWidth === 0 ? bestPlan(all.map(packed), width, height) : plan;
+}
+
+function bestPlan(all: readonly NodeLines[], width: number, height: number): HeatmapPlan {
   let best = largestPlan(all, width, height, Infinity);
   const longest = Math.max(0, ...all.map(({ lines }) => lines.length));
   for (const parts of PARTS) {
@@ -137,7 +154,7 @@ export function nextSquare({ columns }: HeatmapPlan, from: Square, key: string):
     case "ArrowRight":
       return place + 1 < count(from) ? { ...from, place: place + 1 } : clamp(column + 1, line, 0);
     case "ArrowLeft":
-      return place > 0 ? { ...from, place: place - 1 } : clamp(column - 1, line, SQUARES_PER_LINE);
+      return place > 0 ? { ...from, place: place - 1 } : clamp(column - 1, line, Infinity);
     case "ArrowDown":
       return line + 1 < (columns[column]?.lines.length ?? 0) ? clamp(column, line + 1, place) : clamp(beside(columns, column, 1), 0, place);
     case "ArrowUp":
@@ -145,7 +162,7 @@ export function nextSquare({ columns }: HeatmapPlan, from: Square, key: string):
     case "Home":
       return clamp(0, 0, 0);
     case "End":
-      return clamp(columns.length - 1, Infinity, SQUARES_PER_LINE);
+      return clamp(columns.length - 1, Infinity, Infinity);
     default:
       return null;
   }
@@ -173,6 +190,31 @@ function linesOf(number: number, gpus: readonly number[]): Line[] {
   const lines: Line[] = [];
   for (let at = 0; at < gpus.length; at += SQUARES_PER_LINE) lines.push({ number, gpus: gpus.slice(at, at + SQUARES_PER_LINE), continued: at > 0 });
   return lines;
+}
+
+/** The same squares in as few lines as possible. */
+function packed(group: NodeLines): NodeLines {
+  const numbers = group.lines.flatMap(({ number, gpus }) => gpus.map(() => number));
+  const gpus = group.lines.flatMap((line) => line.gpus);
+  const lines: Line[] = [];
+  for (let at = 0; at < gpus.length; at += SQUARES_PER_PACKED_LINE) {
+    const end = at + SQUARES_PER_PACKED_LINE;
+    lines.push({ number: numbers[at] ?? -1, numbers: numbers.slice(at, end), gpus: gpus.slice(at, end), continued: false });
+  }
+  return { ...group, lines };
+}
+
+/** The node of a GPU of a line. */
+export function nodeNumber({ number, numbers }: Line, place: number): number {
+  return numbers?.[place] ?? number;
+}
+
+/** The first and the last GPU of a line that are of the same node as this one. */
+export function sameNode(line: Line, place: number): readonly [first: number, last: number] {
+  let [first, last] = [place, place];
+  while (first > 0 && nodeNumber(line, first - 1) === nodeNumber(line, place)) first -= 1;
+  while (last + 1 < line.gpus.length && nodeNumber(line, last + 1) === nodeNumber(line, place)) last += 1;
+  return [first, last];
 }
 
 const WHOLE_NODES: (readonly number[])[] = [];

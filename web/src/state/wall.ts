@@ -26,13 +26,14 @@ export interface Tile {
   readonly parts: readonly TilePart[];
 }
 
-/** The tiles in pages. */
+/** The tiles in pages of about the same size: a last one with two tiles would waste its turn. */
 export function tilePages(fleet: Fleet): Tile[][] {
   const groups = arrange(fleet, { sort: "name", grouping: defaultGrouping(fleet) });
   const byNode = fleet.nodes.size <= MAX_NODE_TILES || groups.length < 2;
   const tiles = byNode ? groups.flatMap((group) => nodesOf(fleet, group).map(nodeTile)) : groups.map((group) => rackTile(fleet, group));
+  const size = Math.ceil(tiles.length / Math.max(1, Math.ceil(tiles.length / TILES_PER_PAGE)));
   const pages: Tile[][] = [];
-  for (let at = 0; at < tiles.length; at += TILES_PER_PAGE) pages.push(tiles.slice(at, at + TILES_PER_PAGE));
+  for (let at = 0; at < tiles.length; at += size) pages.push(tiles.slice(at, at + size));
   return pages;
 }
 

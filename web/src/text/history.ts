@@ -5,7 +5,7 @@ import type { GpuOfNode, RibbonPoint, Summary } from "../feed/types";
 import type { Range } from "../state/range";
 import { DAY_SECONDS } from "../state/ticks";
 import { type Holding, type Segment, IN_PARTS } from "../state/timeline";
-import { UNKNOWN, duration, plural } from "./format";
+import { UNKNOWN, duration, grouped, plural } from "./format";
 import { HIDDEN_NAME } from "./people";
 import { momentText, spanText } from "./time";
 
@@ -30,7 +30,7 @@ export function noHistoryText({ status, code, message }: ApiError): string {
 
 /** "13 of 14 nodes reporting." */
 export function coverageText({ nodes, nodes_reporting: reporting }: Pick<Summary, "nodes" | "nodes_reporting">): string {
-  return `${reporting} of ${plural(nodes, "node")} reporting.`;
+  return `${grouped(reporting)} of ${plural(nodes, "node")} reporting.`;
 }
 
 /** The label of a block: "priya", "ivan idle", "no owner"; empty if the GPU was free. */

@@ -1,14 +1,14 @@
 // Texts about who uses GPUs now.
 
 import type { Person } from "../feed/types";
-import { UNKNOWN, duration, plural } from "./format";
+import { UNKNOWN, duration, grouped, plural } from "./format";
 
 export const HIDDEN_NAME = "Unknown user";
 export const HIDDEN_MEANING = "GPUs used by processes whose owner the hub cannot see";
 
 /** "98 % busy", or how many GPUs are idle and for how long: "2 idle for 2 h 41". */
 export function useText({ idle_gpus: idle, idle_seconds: seconds, busy_percent: busy }: Person): string {
-  if (idle > 0) return `${idle} idle${seconds === null ? "" : ` for ${duration(seconds)}`}`;
+  if (idle > 0) return `${grouped(idle)} idle${seconds === null ? "" : ` for ${duration(seconds)}`}`;
   return busy === null ? UNKNOWN : `${Math.round(busy)} % busy`;
 }
 

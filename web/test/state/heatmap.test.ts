@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Square, allGpus, nextSquare, planHeatmap, squareAt } from "../../src/state/heatmap";
+import { type Square, allGpus, nextSquare, nodeNumber, planHeatmap, sameNode, squareAt } from "../../src/state/heatmap";
 
 describe("the heat map", () => {
   const groups = [{ name: "r1", numbers: [1, 2, 3] }, { name: "r2", numbers: [4] }];
@@ -53,6 +53,19 @@ describe("the heat map", () => {
     const byUser = planHeatmap([{ name: "alice", numbers: [1, 2] }, { name: "bob", numbers: [2] }], (number, user) => (user === "bob" ? [1, 7] : number === 1 ? [0, 3] : []), 1000, 400);
     expect(byUser.columns.map(({ name, lines }) => [name, lines.map(({ number, gpus }) => [number, gpus])])).toEqual([["alice", [[1, [0, 3]]]], ["bob", [[2, [1, 7]]]]]);
     expect(byUser.columns[0]?.squares).toBe(2);
+  });
+
+  it("packs the GPUs that a user has on many nodes, as long as lines have no names", () => {
+    const groups = [{ name: "alice", numbers: [...Array(600).keys()] }, { name: null, numbers: [...Array(600).keys()] }];
+    const gpusOf = (number: number, user: string | null): readonly number[] => (number % 50 === 49 ? allGpus(8) : user === "alice" ? [2, 5] : [7]);
+    const loose = planHeatmap(groups, gpusOf, 1072, 700);
+    const plan = planHeatmap(groups, gpusOf, 1072, 700, true);
+    expect(plan.pitch).toBeGreaterThan(1.5 * loose.pitch);
+    const squares = plan.columns.filter(({ name }) => name === "alice").flatMap(({ lines }) => lines.flatMap((line) => line.gpus.map((gpu, place) => [nodeNumber(line, place), gpu])));
+    expect(squares).toEqual(groups[0]?.numbers.flatMap((number) => gpusOf(number, "alice").map((gpu) => [number, gpu])));
+    expect(sameNode(plan.columns[0]!.lines[0]!, 3)).toEqual([2, 3]);
+    const few = planHeatmap([{ name: "alice", numbers: [1, 2] }], gpusOf, 1072, 700, true);
+    expect(few.columns[0]?.lines).toHaveLength(2);
   });
 
   it("splits long groups into columns, and scrolls where even the smallest squares do not fit", () => {

@@ -32,6 +32,7 @@ it("a moment is written relative to today", () => {
   expect(momentText(midnight() - 60, now)).toBe("23:59 yesterday");
   expect(momentText(midnight() - 3 * DAY, now)).toBe("2026-11-11 00:00");
   expect(coverageText({ nodes: 11, nodes_reporting: 9 })).toBe("9 of 11 nodes reporting.");
+  expect(coverageText({ nodes: 2000, nodes_reporting: 1999 })).toBe("1,999 of 2,000 nodes reporting.");
 });
 
 it("hours, energy and shares are short, and a share of zero is a dash", () => {

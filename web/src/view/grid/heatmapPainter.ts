@@ -2,7 +2,7 @@
 
 import type { Grouping } from "../../state/arrange";
 import type { Fleet, Gpu } from "../../state/fleet";
-import type { Column, HeatmapPlan, Square } from "../../state/heatmap";
+import { type Column, type HeatmapPlan, type Square, nodeNumber, sameNode } from "../../state/heatmap";
 import { type Texts, LABELLED_PITCH, drawCaption, drawLabels, drawNodeNames } from "./heatmapText";
 import { type Colours, type Tiles, gpuTileKind, readColours, renderTiles } from "./heatmapTiles";
 
@@ -86,13 +86,11 @@ function isVisible({ plan, top, height }: Scene, column: Column): boolean {
 
 function drawColumn(pixels: Uint32Array, wide: number, tall: number, fleet: Fleet, scene: Scene, column: Column, kit: Kit, ratio: number): void {
   const { pitch } = scene.plan;
-  column.lines.forEach(({ number, gpus: positions }, line) => {
+  column.lines.forEach((found, line) => {
     const y = Math.round((column.top + line * pitch - scene.top) * ratio);
-    const node = fleet.nodes.get(number);
-    if (!node || y + kit.size <= 0 || y >= tall) return;
-    const gpus = node.gpus;
-    for (let place = 0; place < positions.length; place += 1) {
-      const gpu = gpus[positions[place] ?? -1];
+    if (y + kit.size <= 0 || y >= tall) return;
+    for (let place = 0; place < found.gpus.length; place += 1) {
+      const gpu = fleet.nodes.get(nodeNumber(found, place))?.gpus[found.gpus[place] ?? -1];
       if (!gpu) continue;
       const tile = (scene.matches(gpu) ? kit.bright : kit.dim)[gpuTileKind(gpu)];
       copyTile(tile, kit.size, pixels, wide, tall, Math.round((column.left + place * pitch) * ratio), y);
@@ -113,13 +111,14 @@ function copyTile(tile: Uint32Array, size: number, pixels: Uint32Array, wide: nu
 /** Outline the node under the pointer, and stronger its GPU. */
 function drawOutline(pen: CanvasRenderingContext2D, { plan }: Scene, { column, line, place }: Square, { ink }: Colours): void {
   const found = plan.columns[column];
-  if (!found) return;
+  const squares = found?.lines[line];
+  if (!squares) return;
   const { pitch } = plan;
   const size = squareSize(plan);
-  const count = found.lines[line]?.gpus.length ?? 1;
+  const [first, last] = sameNode(squares, place);
   pen.strokeStyle = ink;
   pen.lineWidth = 1;
-  pen.strokeRect(found.left - 1.5, found.top + line * pitch - 1.5, (count - 1) * pitch + size + 3, size + 3);
+  pen.strokeRect(found.left + first * pitch - 1.5, found.top + line * pitch - 1.5, (last - first) * pitch + size + 3, size + 3);
   pen.lineWidth = 2;
   pen.strokeRect(found.left + place * pitch - 1, found.top + line * pitch - 1, size + 2, size + 2);
 }

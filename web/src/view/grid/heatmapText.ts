@@ -1,8 +1,9 @@
 // The texts of the heat map: a caption per group, and the names of nodes and users where the squares are large enough.
 
-import { type Grouping, countFree, countOwned } from "../../state/arrange";
+import type { Grouping } from "../../state/arrange";
 import type { Fleet, Gpu } from "../../state/fleet";
-import type { Column, HeatmapPlan } from "../../state/heatmap";
+import { type Column, type HeatmapPlan, nodeNumber } from "../../state/heatmap";
+import { grouped } from "../../text/format";
 import { holderName, shortGroupHeading } from "../../text/grid";
 import type { Colours } from "./heatmapTiles";
 
@@ -21,24 +22,35 @@ export interface Texts {
   readonly matches: (gpu: Gpu) => boolean;
 }
 
-/** The name of a group and how many of its GPUs are free, as much of it as fits above the column. */
+/** The name of a group and how many of its GPUs are free, or how many a user has: as much of it as fits above the column. */
 export function drawCaption({ pen, fleet, plan, grouping, colours, fontFamily }: Texts, column: Column): void {
-  const numbers = [...new Set(column.lines.map((line) => line.number))];
-  const isOfUser = grouping === "user";
-  const { free } = isOfUser ? countOwned(fleet, { name: column.name, numbers }) : countFree(fleet, numbers);
-  const first = isOfUser ? `${shortGroupHeading(column.name, grouping)} …` : (fleet.nodes.get(numbers[0] ?? -1)?.info.name ?? "");
+  const isOfUser = grouping === "user" && column.name !== null;
+  const squares = countSquares(fleet, column);
+  const shown = isOfUser ? squares.gpus : squares.free;
+  const first = grouping === "user" ? `${shortGroupHeading(column.name, grouping)} …` : (fleet.nodes.get(column.lines[0]?.number ?? -1)?.info.name ?? "");
   const name = column.continued || grouping === "none" ? first : shortGroupHeading(column.name, grouping);
   pen.font = `${plan.captionHeight < 18 ? SMALL_PX : FONT_PX}px ${fontFamily}`;
   const left = column.left - plan.nameWidth;
   const width = plan.nameWidth + plan.pitch * column.squares - 1;
   const y = column.top - (plan.captionHeight < 18 ? 3 : GAP);
   const fits = (text: string): boolean => pen.measureText(text).width + GAP / 2 + Math.min(pen.measureText(name).width, 40) <= width;
-  const count = free === 0 ? "" : ([`${free} free`, String(free), ""].find(fits) ?? "");
+  const count = shown === 0 ? "" : ([...(isOfUser ? [] : [`${grouped(shown)} free`]), grouped(shown), ""].find(fits) ?? "");
   const label = truncate(pen, name, width - (count ? pen.measureText(count).width + GAP / 2 : 0));
   pen.fillStyle = colours.caption;
   pen.fillText(label, left, y);
-  pen.fillStyle = colours.freeWord;
+  pen.fillStyle = isOfUser ? colours.caption : colours.freeWord;
   pen.fillText(count, left + width - pen.measureText(count).width, y);
+}
+
+function countSquares(fleet: Fleet, { lines }: Column): { gpus: number; free: number } {
+  const count = { gpus: 0, free: 0 };
+  for (const line of lines) {
+    count.gpus += line.gpus.length;
+    for (const [place, gpu] of line.gpus.entries()) {
+      if (fleet.nodes.get(nodeNumber(line, place))?.info.gpus[gpu]?.verdict.state === "free") count.free += 1;
+    }
+  }
+  return count;
 }
 
 /** The names of the nodes of a column, left of their lines. */
@@ -57,10 +69,9 @@ export function drawLabels({ pen, fleet, plan, colours, fontFamily, matches }: T
   const { pitch } = plan;
   if (pitch < LABELLED_PITCH) return;
   pen.font = `${FONT_PX}px ${fontFamily}`;
-  column.lines.forEach(({ number, gpus }, line) => {
-    const node = fleet.nodes.get(number);
-    gpus.forEach((position, place) => {
-      const gpu = node?.gpus[position];
+  column.lines.forEach((found, line) => {
+    found.gpus.forEach((position, place) => {
+      const gpu = fleet.nodes.get(nodeNumber(found, place))?.gpus[position];
       if (!gpu) return;
       const { state } = gpu.info.verdict;
       const [x, y] = [column.left + place * pitch + 5, column.top + line * pitch + 15];
