@@ -12,6 +12,11 @@ export function faultTitle({ verdict, fault }: JudgedGpu, now: number): string {
   return `Broken for ${duration(now - verdict.since)}${what ? `: ${what}` : ""}`;
 }
 
+/** When it broke, as the driver has it; otherwise when the hub first saw that it is broken. */
+export function brokenSince({ verdict, fault }: JudgedGpu): number {
+  return fault?.since ?? verdict.since;
+}
+
 /** The remedy as steps: the hub separates them by semicolons. */
 export function remedySteps({ fault, verdict }: JudgedGpu): string[] {
   // Without a fault the reason has the remedy: "3 uncorrectable memory errors: results may be wrong; reset it or reboot the node".
@@ -43,10 +48,10 @@ export function warnMessage(node: string, index: number, people: readonly Neighb
 
 /** Everything about the fault, as text for a ticket. */
 export function ticketText(node: NodeView, gpu: JudgedGpu): string {
-  const { since, reason } = gpu.verdict;
+  const since = brokenSince(gpu);
   const lines = [
     `${node.name} GPU ${gpu.index} (${shortModel(gpu.name)}) is broken since ${dateTime(since)} ${zoneName(since)}`,
-    sentence(reason),
+    sentence(gpu.verdict.reason),
     `UUID ${gpu.uuid}`,
     gpu.pci_bus_id && `PCI address ${gpu.pci_bus_id}`,
     node.host.driver_version && `Driver ${node.host.driver_version}, kernel ${node.host.kernel ?? "unknown"}`,
