@@ -30,6 +30,32 @@ def test_a_view_that_could_not_be_loaded_opens_when_the_hub_is_back(
         expect(page.get_by_role("heading", name="People")).to_be_visible()
 
 
+def test_what_was_lost_in_an_outage_is_loaded_when_the_hub_is_back(
+    tmp_path: Path, new_page: NewPage
+) -> None:
+    page = new_page(single_use=True)
+    with ThreadedHub(tmp_path / "hub", hub__trusted_proxies=["127.0.0.1"]) as before:
+        report = snapshot(gpu(0, uuid="GPU-first"), interval_seconds=60.0)
+        token = before.join_and_report(report)
+        add_accounts(before)
+        page.goto(before.url)
+        submit_sign_in(page, VIEWER, PASSWORD)
+        expect(page.get_by_role("gridcell")).to_have_count(1)
+        page.route("**/api/v1/session", lambda route: route.abort())
+        page.reload()
+        expect(page.get_by_role("link", name="Sign in")).to_be_visible()
+        page.unroute("**/api/v1/session")
+        address = before.url.removeprefix("http://")
+    page.goto(f"{before.url}/#/gpu/GPU-first")
+    expect(page.get_by_text("Connection to the hub lost.")).to_be_visible()
+    with ThreadedHub(
+        tmp_path / "hub", hub__trusted_proxies=["127.0.0.1"], hub__listen=address
+    ) as after:
+        after.report(report, token=token)
+        expect(page.get_by_role("banner")).to_contain_text(VIEWER)
+        expect(page.get_by_text("GPU-first")).to_be_visible()
+
+
 def test_views_are_loaded_in_advance_and_open_without_the_hub(
     hub: ThreadedHub, new_page: NewPage
 ) -> None:
