@@ -58,7 +58,7 @@ def test_a_large_fleet_that_does_not_start_hides_no_other_figure() -> None:
 @pytest.mark.parametrize(
     ("files", "usual", "many", "missed"),
     [
-        (151_000, USUAL, MANY, page.FILES),
+        (251_000, USUAL, MANY, page.FILES),
         (90_000, replace(USUAL, first_view_bytes=81_000), MANY, page.FIRST_VIEW),
         (90_000, replace(USUAL, frame_seconds=(0.025,) * 60), MANY, page.FRAME),
         (90_000, USUAL, MANY, page.KEY),
