@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.server.threaded_hub import ThreadedHub
 
@@ -46,6 +46,19 @@ def test_count_memory_and_same_node_are_part_of_the_request(
     assert {one["node"] for one in best} == {"gpu02"}
     expect(need).to_contain_text("gpu02: GPU 0 and 1")
     expect(need).to_contain_text("2 × A100-SXM4-40GB")
+
+
+def test_the_answer_to_another_request_cannot_be_used(need: Locator, page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/api/v1/free?n=2&*", held.append)
+    with page.expect_request("**/api/v1/free?n=2&*"):
+        need.get_by_role("button", name="More GPUs").click()
+    answer = need.locator("[inert]")
+    expect(answer).to_contain_text("1 of 1 requested")
+    expect(answer).to_have_attribute("aria-busy", "true")
+    held[0].continue_()
+    expect(need).to_contain_text("2 of 2 requested")
+    expect(answer).to_have_count(0)
 
 
 def test_several_nodes_are_offered_if_one_has_too_few(need: Locator) -> None:
