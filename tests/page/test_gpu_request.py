@@ -50,7 +50,12 @@ def test_count_memory_and_same_node_are_part_of_the_request(
 
 def test_the_answer_to_another_request_cannot_be_used(need: Locator, page: Page) -> None:
     held: list[Route] = []
-    page.route("**/api/v1/free?n=2&*", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    expect(need).to_contain_text("1 of 1 requested")
+    page.route("**/api/v1/free?n=2&*", hold)
     with page.expect_request("**/api/v1/free?n=2&*"):
         need.get_by_role("button", name="More GPUs").click()
     answer = need.locator("[inert]")
