@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import pytest
 
@@ -36,6 +37,11 @@ def test_a_report_has_one_row_per_group_and_a_cost_where_it_has_a_price() -> Non
     assert [row["user"].removeprefix("'") for row in rows] == list(USER_SUMS)
     assert float(rows[0]["gpu_seconds"]) == 2425 * HOUR
     assert float(rows[0]["cost"]) == pytest.approx(485.0)
+    assert rows[0]["currency"] == "EUR"
+    assert float(rows[0]["gpu_hours"]) == 2425
+    assert float(rows[0]["energy_kwh"]) == pytest.approx(970.0)
+    assert rows[0]["from"] < rows[0]["until"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", rows[0]["until"])
     assert "cost" not in read(usage_report_csv(lab_week()))[0]
 
 

@@ -1,9 +1,10 @@
 """CSV encoding of history: heat strips and usage reports."""
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 
-from fleet_smi.model.history import Strips, Sums
-from fleet_smi.model.usage_report import UsageReport
+from fleet_smi.model.history import Strips, Sums, Usage
+from fleet_smi.model.usage_report import UsageReport, kilowatt_hours
 from fleet_smi.wire.csv import CsvValue, encode_csv
 
 _RUN_COLUMNS = (
@@ -20,6 +21,7 @@ _RUN_COLUMNS = (
     "others",
     "busy_percent",
 )
+_REPORT_COLUMNS = ("from", "until", "gpu_hours", "busy_hours", "idle_hours", "energy_kwh")
 
 
 def strips_csv(strips: Strips) -> str:
@@ -37,12 +39,29 @@ def _runs(strips: Strips) -> Iterator[tuple[CsvValue, ...]]:
 
 
 def usage_report_csv(report: UsageReport) -> str:
-    """Encode a usage report, one row per group; with a cost column where it has a price."""
-    usages = report.usages
-    header = (usages.by, *Sums.__struct_fields__, *(("cost",) if report.price else ()))
-    return encode_csv([header, *(_sums(report, row.name, row.sums) for row in usages.rows)])
+    """Encode a usage report, one row per group; with cost and currency where it has a price.
+
+    Hours, kilowatt-hours and times are for people and spreadsheets; the exact figures follow.
+    """
+    price = ("cost", "currency") if report.price else ()
+    header = (report.usages.by, *_REPORT_COLUMNS, *price, *Sums.__struct_fields__)
+    return encode_csv([header, *(_sums(report, row) for row in report.usages.rows)])
 
 
-def _sums(report: UsageReport, name: str, sums: Sums) -> tuple[CsvValue, ...]:
-    figures = [getattr(sums, field) for field in Sums.__struct_fields__]
-    return (name, *figures, *((report.cost(sums),) if report.price else ()))
+def _sums(report: UsageReport, row: Usage) -> tuple[CsvValue, ...]:
+    usages, sums = report.usages, row.sums
+    hours = (sums.gpu_seconds, sums.busy_seconds, sums.idle_seconds)
+    cost, price = report.cost(sums), report.price
+    return (
+        row.name,
+        _utc(usages.start),
+        _utc(usages.end),
+        *(round(seconds / 3600, 2) for seconds in hours),
+        round(kilowatt_hours(sums), 3),
+        *(() if cost is None or price is None else (round(cost, 2), price.currency)),
+        *(getattr(sums, field) for field in Sums.__struct_fields__),
+    )
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%MZ")
