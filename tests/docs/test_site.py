@@ -21,7 +21,7 @@ from fleet_smi.server.app import load_endpoints
 from tests.docs.pages import PROJECT
 
 pytest.importorskip("material", reason="`make docs` installs what the site needs")
-from tests.page.conftest import browser  # noqa: F401  # a fixture
+from tests.page.conftest import browser, built_page  # noqa: F401  # fixtures
 
 WIDTHS = (390, 1440)
 SEEN = ("index.html", "comparison.html", "api.html", "settings-table.html", "start/no-root.html")
