@@ -25,6 +25,8 @@ def test_the_folder_is_created_for_its_owner_only(tmp_path: Path) -> None:
     for _ in range(2):
         ensure_private_folder(str(folder))
         assert mode(folder) == 0o700
+    # Who may write to the folder above could put another one in its place.
+    assert mode(folder.parent) == 0o755
 
 
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
@@ -38,3 +40,5 @@ def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="give another --state"):
         ensure_private_folder(str(tmp_path / "file" / "agent"), UsageError)
+    with pytest.raises(UsageError, match="give another --state"):
+        ensure_private_folder(str(tmp_path / "file"), UsageError)

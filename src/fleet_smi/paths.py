@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 from fleet_smi.errors import FleetError, StateError, UsageError
 
@@ -77,7 +78,7 @@ def ensure_private_folder(path: str, error_type: type[FleetError] = StateError) 
     """Create the folder if it is missing; raise `error_type` if another user may write to it."""
     # Not pathlib: importing it costs the agent memory.
     try:
-        os.makedirs(path, 0o700, exist_ok=True)
+        make_folder(path)
         status = os.stat(path)
     except OSError as error:
         raise error_type(
@@ -89,6 +90,24 @@ def ensure_private_folder(path: str, error_type: type[FleetError] = StateError) 
         raise error_type(f"{path} belongs to {name}: run this as {name}, or give another --state")
     if status.st_mode & _OTHERS_MAY_WRITE:
         raise error_type(f"others may write to {path}: run `chmod go-w {path}` first")
+
+
+def make_folder(path: str) -> None:
+    """Create a folder for this user alone, and those above it, which nobody else may change."""
+    # `os.makedirs` makes those above it as the umask has it: for some users, their group's too.
+    missing = []
+    above = os.path.dirname(path)
+    while above and not os.path.isdir(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    for each in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(each, 0o755)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
 
 
 def user_name(uid: int) -> str:

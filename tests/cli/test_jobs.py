@@ -1,7 +1,9 @@
 """`fleet-smi run --detach` and `fleet-smi jobs`: jobs that outlive the session."""
 
+import fcntl
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +94,40 @@ def test_a_mistake_is_one_line(
 ) -> None:
     assert_error_line(run_fleet_smi(*arguments, env=env), code, text)
     assert "no detached jobs" in run_fleet_smi("jobs", env=env).stdout
+
+
+def test_a_job_of_another_machine_with_the_same_home_is_not_listed_and_nothing_is_killed_for_it(
+    env: dict[str, str],
+) -> None:
+    log = start(env, "sleep 600")
+    wait_until(lambda: jobs(env)[0]["state"] == "running")
+    (mine,) = jobs(env)
+    other = log.parent.parent / "another-machine"
+    other.mkdir(mode=0o700)
+    (other / "7.json").write_bytes(log.with_suffix(".json").read_bytes())
+    assert [job["number"] for job in jobs(env)] == [mine["number"]]
+    # One that has the same name, or a container: the pid is that of another process here.
+    record = log.with_name("8.json")
+    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    record.write_text(json.dumps({**mine, "number": 8, "pid": bystander.pid}))
+    with record.open() as held, bystander:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for flags in ((), ("--kill",)):
+            refused = run_fleet_smi("jobs", "cancel", "8", *flags, env=env)
+            assert_error_line(refused, 1, "runs elsewhere")
+        assert bystander.poll() is None
+        bystander.kill()
+    assert run_fleet_smi("jobs", "cancel", "1", "--kill", env=env).returncode == 0
+
+
+def test_what_a_job_writes_is_its_users_alone_whatever_the_umask_is(env: dict[str, str]) -> None:
+    before = os.umask(0)
+    try:
+        log = start(env, "echo secret")
+    finally:
+        os.umask(before)
+    wait_until(lambda: jobs(env)[0]["state"] == "ended")
+    for path, allowed in ((log, 0o600), (log.with_suffix(".json"), 0o600), (log.parent, 0o700)):
+        assert path.stat().st_mode & 0o777 == allowed, path
+    for above in (log.parents[1], log.parents[2]):
+        assert not above.stat().st_mode & 0o022, above

@@ -179,7 +179,7 @@ def test_a_detached_job_survives_the_loss_of_its_session(computer: Machine, tmp_
         assert held_uuids(computer.leases) == [UUID.format(0)]
         mark.touch()
         wait_until(lambda: held_uuids(computer.leases) == [])
-        (log,) = (tmp_path / "state/fleet-smi/jobs").glob("*.log")
+        (log,) = (tmp_path / "state/fleet-smi/jobs").rglob("*.log")
         assert log.read_text() == "over\n"
     finally:
         shell.close()

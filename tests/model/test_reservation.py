@@ -251,6 +251,25 @@ def test_a_booking_that_nobody_uses_is_not_moved_on_and_on() -> None:
     assert apply_change(booking(used_at=NOON + 1), later, NOON + 29 * MINUTE).used_at is None
 
 
+def test_who_booked_first_has_the_gpus_and_not_who_forces_one_that_begins_first() -> None:
+    first = booking("alice", 2, created_at=NOON - 2 * DAY)
+    forced = booking("mallory", 2, start=-5 * MINUTE, created_at=NOON - DAY)
+    now = NOON + MINUTE
+
+    def kept(*both: Reservation) -> dict[str, int]:
+        shown = apply_bookings(parts(gpu(0), gpu(1), gpu(2)), both, now).node.bookings
+        return {one.owner: len(one.kept) for one in shown}
+
+    assert kept(forced, first) == {"mallory": 1, "alice": 2}
+    # Nor who made a small one early, and has it grow later.
+    small = booking("mallory", 1, start=-5 * MINUTE, created_at=NOON - 9 * DAY)
+    assert kept(small, first) == {"mallory": 1, "alice": 2}
+    grown = apply_change(small, Change(gpus=3), NOON - DAY)
+    assert kept(grown, first) == {"mallory": 1, "alice": 2}
+    for same in (Change(note="x"), Change(gpus=1), Change(ends_at=NOON + HOUR)):
+        assert apply_change(first, same, NOON - DAY).created_at == NOON - 2 * DAY
+
+
 def test_a_change_counts_and_what_is_over_cannot_be_changed() -> None:
     one = booking(used_at=NOON)
     changed = apply_change(one, Change(note="a\nb\x1b[31m"), NOON + 1)

@@ -1,11 +1,13 @@
 """Detached jobs of this user on this machine: a record and a log file for each.
 
-The supervisor of a job keeps a lock on its record: as long as that is held, the job is alive.
+The supervisor of a job keeps a lock on its record: as long as that is held, the job is alive. A
+home folder may be shared by many machines, so each has a folder of its own there.
 """
 
 import argparse
 import fcntl
 import os
+import re
 import signal
 import sys
 import time
@@ -20,6 +22,7 @@ from fleet_smi import paths
 from fleet_smi.cli.job_session import JobOptions, take_and_run
 from fleet_smi.cli.lease_keeper import say
 from fleet_smi.errors import FleetError, NotFound, Unmet
+from fleet_smi.node.bindings.lease_lockers import identify_self, is_holder
 
 if TYPE_CHECKING:
     from fleet_smi.node.leasing import Leased
@@ -46,13 +49,15 @@ class DetachedJob(Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     exit_code: int | None = None
     note: str | None = None
+    supervisor: dict[str, str] = {}
 
 
 def folder() -> Path:
-    """Return the folder of the records, and create it."""
+    """Return the folder of the records of this machine, and create it."""
     # Of this user, for root too: jobs are personal.
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
-    path = state / "fleet-smi/jobs"
+    machine = re.sub(r"[^\w.-]|^\.+", "_", os.uname().nodename)
+    path = state / "fleet-smi/jobs" / (machine or "_")
     paths.ensure_private_folder(str(path))
     return path
 
@@ -76,6 +81,7 @@ def start(args: argparse.Namespace, options: JobOptions) -> DetachedJob:
             created_at=time.time(),
             log=str(jobs / f"{number}.log"),
             note=options.note,
+            supervisor=identify_self(),
         )
         _become_supervisor(args, options, job, record, announce)
     os.close(announce)
@@ -122,7 +128,10 @@ def cancel(number: int, *, kill: bool) -> None:
     job = read_job(number)
     if job.state not in ("waiting", "running"):
         raise Unmet(f"job {number} has ended already")
-    # Its record is locked, so the pid is still that of its supervisor.
+    # Its record is locked, so the pid is still that of its supervisor; unless that runs in a
+    # container, or on another machine of the same name.
+    if not is_holder("/", job.pid, os.geteuid(), job.supervisor):
+        raise Unmet(f"job {number} runs elsewhere: cancel it where it was started")
     if kill:
         os.killpg(job.pid, signal.SIGKILL)
     else:

@@ -85,6 +85,7 @@ def take_and_run(
     from fleet_smi.node.bindings.job_process import run_job
     from fleet_smi.node.leasing import (
         LeaseTaker,
+        begin_now,
         container_warning,
         lease_details,
         open_lease_folder,
@@ -122,6 +123,8 @@ def take_and_run(
         on_start(leased)
     sys.stdout.flush()
     sys.stderr.flush()
+    details = begin_now(details)
+    until = None if until is None else float(details["until"])
     keeper = LeaseKeeper(folder, leased.locks, details, until)
 
     def tick() -> None:

@@ -179,8 +179,10 @@ def _keep(keeper: LeaseKeeper, until: float | None, watched: list[int]) -> None:
     for descriptor in watched:
         poller.register(descriptor, select.POLLIN)
     left = len(watched)
-    while (until is None or time.time() < until) and (left or not watched):
-        wait = _CHECK_SECONDS if until is None else min(_CHECK_SECONDS, until - time.time())
+    # By a clock that cannot be set.
+    end = None if until is None else time.monotonic() + until - time.time()
+    while (end is None or time.monotonic() < end) and (left or not watched):
+        wait = _CHECK_SECONDS if end is None else min(_CHECK_SECONDS, end - time.monotonic())
         for descriptor, _ in poller.poll(max(0.0, wait) * 1000):
             poller.unregister(descriptor)
             left -= 1

@@ -21,7 +21,8 @@ class LeaseKeeper:
         self._locks = {lock.uuid: lock for lock in locks}
         self._lost: set[str] = set()
         self._details = details
-        self._until = until
+        # By a clock that cannot be set.
+        self._over_at = None if until is None else time.monotonic() + until - time.time()
         self._warned: set[str] = set()
 
     def check(self) -> None:
@@ -44,7 +45,7 @@ class LeaseKeeper:
             else:
                 self._locks[uuid] = again
                 self._lost.discard(uuid)
-        if self._until is not None and time.time() > self._until:
+        if self._over_at is not None and time.monotonic() > self._over_at:
             self._warn("the declared --max-hours are over: the job runs on")
 
     def release(self) -> None:

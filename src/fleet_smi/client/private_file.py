@@ -4,13 +4,14 @@ import contextlib
 import os
 
 from fleet_smi.errors import UsageError
+from fleet_smi.paths import make_folder
 
 _MAX_BYTES = 1 << 20
 
 
 def write_private(path: str, content: bytes) -> None:
     """Write a file with mode 0600, and its folder where it is missing; raise `OSError`."""
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    make_folder(os.path.dirname(path))
     # Synced and renamed: a crash leaves the old content or the new one, never an empty file.
     # O_EXCL and O_NOFOLLOW: never through a link that another user has put there.
     temporary = f"{path}.{os.urandom(4).hex()}"

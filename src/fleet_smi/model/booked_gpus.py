@@ -49,7 +49,11 @@ def apply_bookings(parts: NodeParts, reservations: Sequence[Reservation], now: f
         return parts
     slots = [] if parts.node.silent else [_slot(gpu, verdict) for gpu, verdict in parts.gpus]
     booked_here = {one.owner for one in shown if one.is_active(now)}
-    bookings = tuple([_book(one, slots, booked_here, now) for one in shown])
+    # Who booked first has the GPUs first, not who begins first: a booking may be forced beside
+    # those of others.
+    by_age = sorted(shown, key=lambda one: (one.created_at, one.starts_at, one.id))
+    booked = {one.id: _book(one, slots, booked_here, now) for one in by_age}
+    bookings = tuple([booked[one.id] for one in shown])
     notes = {slot.uuid: slot.note for slot in slots if slot.note is not None}
     return NodeParts(
         node=replace(parts.node, bookings=bookings),

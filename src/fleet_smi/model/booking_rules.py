@@ -113,7 +113,19 @@ def apply_change(one: Reservation, change: Change, now: float) -> Reservation:
         raise UsageError(f"booking {one.id} has begun: cancel it and make a new one")
     if changed.starts_at != one.starts_at or changed.node_id != one.node_id:
         changed = replace(changed, used_at=None)
+    if _claims_more(changed, one):
+        changed = replace(changed, created_at=now)  # behind those who have booked meanwhile
     return replace(changed, sequence=one.sequence + 1, changed_at=now)
+
+
+def _claims_more(changed: Reservation, before: Reservation) -> bool:
+    """Whether a change takes GPUs or time that the booking did not have."""
+    return (
+        changed.node_id != before.node_id
+        or changed.gpus > before.gpus
+        or changed.starts_at < before.starts_at
+        or changed.ends_at > before.ends_at
+    )
 
 
 def _has_long_begun(one: Reservation, now: float) -> bool:

@@ -191,12 +191,13 @@ class LeaseTaker:
     def _lock(self, candidates: list[Candidate]) -> Leased | None:
         taken: list[tuple[Candidate, LeaseLock]] = []
         is_doubtful = False
+        details = begin_now(self._details)
         for candidate in candidates:
             if len(taken) == self._options.request.count:
                 break
             # Taken and released since the sample: its job may still be there.
             was_taken = lease_locks.was_taken_since(self._folder, candidate.uuid, self._viewed_from)
-            lock = lease_locks.try_take(self._folder, candidate.uuid, self._details)
+            lock = lease_locks.try_take(self._folder, candidate.uuid, details)
             if lock is not None:
                 is_doubtful = is_doubtful or was_taken
                 taken.append((candidate, lock))
@@ -313,3 +314,12 @@ def lease_details(
         "command": os.path.basename(command),  # noqa: PTH119
         "note": (note or "")[:120],
     }
+
+
+def begin_now(details: Details) -> Details:
+    """Return details with the times of a lease that begins now, however long was waited for it."""
+    now = time.time()
+    waited = now - float(details.get("since") or now)
+    until = details.get("until")
+    later = {"until": f"{float(until) + waited:.3f}"} if until else {}
+    return {**details, "since": f"{now:.3f}", **later}
