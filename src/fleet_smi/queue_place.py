@@ -24,6 +24,7 @@ _CANCELLED_SECONDS = 30.0
 _RESTART_SECONDS = 20.0
 # For so long the hub keeps what was taken from others, until it sees it in use.
 _SETTLE_SECONDS, _FINISH_TIMEOUT_SECONDS = 40.0, 1.0
+_LEAVE_TIMEOUT_SECONDS = 3.0
 
 
 def run_request(
@@ -129,6 +130,7 @@ class QueuePlace:
     def leave(self, *, tell: bool = True) -> None:
         """Leave the queue; a hub that cannot be reached drops the request after a minute."""
         if self._id is not None and tell:
+            self._client.limit_wait(_LEAVE_TIMEOUT_SECONDS)
             with suppress(FleetError):
                 self._client.cancel_request(self._id)
         self._id = None

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fleet_smi import paths
+from fleet_smi.cli.ending_signals import reset_in_child
 from fleet_smi.cli.job_session import JobOptions, take_and_run
 from fleet_smi.cli.lease_keeper import say
 from fleet_smi.errors import FleetError, NotFound, Unmet
@@ -156,6 +157,7 @@ def _become_supervisor(
     code = 70
     try:
         os.setsid()
+        reset_in_child()
         fcntl.flock(record, fcntl.LOCK_EX)
         _write(record, job)
         _redirect_streams(job.log)

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from fleet_smi.cli.ending_signals import unwinding_signals
 from fleet_smi.cli.job_environment import (
     DOCKER,
     docker_devices,
@@ -105,9 +106,10 @@ def take_and_run(
     if getattr(args, "remote", None) is not None:
         turn = Turn(taker.wait(options.timeout_seconds, show))
     else:
-        turn = take_in_turn(
-            settings, taker, wanted.request, _turn_options(args, options), Messages(show, say)
-        )
+        with unwinding_signals():
+            turn = take_in_turn(
+                settings, taker, wanted.request, _turn_options(args, options), Messages(show, say)
+            )
     leased = turn.leased
     fleet.close()
     environment = job_environment(leased.candidates, os.environ, uuid=options.uuid)

@@ -1,5 +1,7 @@
 """`fleet-smi run --on`: run a job on a node where the hub finds room, over the system's ssh.
 
+Where that is this machine, it runs here.
+
 The hub says which node, and the lock there decides: where somebody was faster, the next offer is
 tried. The job has the terminal, the directory and the exit code as if it ran here; if the
 connection is lost, it gets SIGHUP as a job in any ssh session does.
@@ -18,7 +20,9 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from fleet_smi.cli.ending_signals import unwinding_signals
 from fleet_smi.cli.lease_keeper import WaitMessages, say
+from fleet_smi.cli.offered_here import is_this_machine, run_here
 from fleet_smi.cli.ssh_destination import ssh_destination
 from fleet_smi.errors import DeliveryError, NotFound, Refused, Unmet, UsageError
 
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from fleet_smi.model.candidates import GpuRequest
     from fleet_smi.queue_place import QueuePlace
 
+Result = int | Literal["busy", "unreachable"]
+"""The wait status of a job, or why it could not be started."""
 _POLL_SECONDS = 5.0
 _TICK_SECONDS = 60.0
 _CONNECT_SECONDS = 10
@@ -51,9 +57,13 @@ def run_on(args: argparse.Namespace, options: "JobOptions") -> int:
     from fleet_smi.node.bindings.job_process import end_like
 
     room = _Room(args, options)
-    with closing(room.nodes()) as nodes:
+    with unwinding_signals(), closing(room.nodes()) as nodes:
         for node in nodes:
-            result = _run_there(node, args, options, settings)
+            result: Result = (
+                run_here(node, args, options)
+                if is_this_machine(node)
+                else _run_there(node, args, options, settings)
+            )
             if isinstance(result, int):
                 break
             room.leave_out(node, for_good=result == "unreachable")
@@ -197,7 +207,7 @@ def _run_there(
     args: argparse.Namespace,
     options: "JobOptions",
     settings: "Settings",
-) -> int | Literal["busy", "unreachable"]:
+) -> Result:
     """Run the job on a node; return its wait status, or why it could not be started there."""
     from fleet_smi.node.bindings.job_process import run_job
 

@@ -12,11 +12,13 @@ from fleet_smi import config
 from fleet_smi.acting import acting_client, may_have_hub
 from fleet_smi.cli import fleet_source
 from fleet_smi.cli.devices import candidate_labels, cuda_devices, require_a_gpu
+from fleet_smi.cli.ending_signals import unwinding_signals
 from fleet_smi.cli.lease_arguments import lease_options
 from fleet_smi.cli.lease_keeper import WaitMessages, say
 from fleet_smi.errors import Refused, Unmet, UsageError
 from fleet_smi.model.candidates import Candidate, GpuRequest, OfferedDevice
 from fleet_smi.model.fleet import FleetView
+from fleet_smi.model.node_choice import unknown_place
 from fleet_smi.model.queue.entries import ANYWHERE, LABEL_PREFIX, NODE_PREFIX, QueueRequest
 from fleet_smi.model.queue.places import is_place
 from fleet_smi.model.queue.view import QueueRow
@@ -81,10 +83,11 @@ def _in_queue(
         note=args.note,
     )
     place = QueuePlace(acting_client(args.hub), wanted)
-    try:
-        return _from_row(wait_for_offer(place, timeout, show))
-    finally:
-        place.leave()
+    with unwinding_signals():
+        try:
+            return _from_row(wait_for_offer(place, timeout, show))
+        finally:
+            place.leave()
 
 
 def _from_row(row: QueueRow) -> Met:
@@ -104,6 +107,8 @@ def _look(
 ) -> Met:
     """Look again and again; nothing is kept for anybody."""
     deadline = None if timeout is None else time.monotonic() + timeout
+    if where != ANYWHERE and not _only_there(fleet.view(), where).nodes:
+        raise UsageError(unknown_place(where))
     while True:
         offered, reason = _find(fleet, request, where)
         if offered:

@@ -18,10 +18,6 @@ def nodes_on(nodes: Sequence[NodeParts], on: str, not_on: str = "") -> list[Node
         found = list(nodes)
     elif on.startswith(LABEL_PREFIX):
         found = [parts for parts in nodes if is_place(parts.node, on)]
-        if not found:
-            raise UsageError(
-                f"no node has the label {on.removeprefix(LABEL_PREFIX)}: write label:KEY=VALUE"
-            )
     else:
         on = on.removeprefix(NODE_PREFIX)
         names = make_names_unique({parts.node.node_id: parts.node.name for parts in nodes})
@@ -30,7 +26,14 @@ def nodes_on(nodes: Sequence[NodeParts], on: str, not_on: str = "") -> list[Node
             for parts in nodes
             if on in (parts.node.node_id, parts.node.name, names[parts.node.node_id])
         ]
-        if not found:
-            raise UsageError(f"no node is named {on}: see `fleet-smi nodes`")
+    if not found and on != ANYWHERE:
+        raise UsageError(unknown_place(on))
     excluded = set(not_on.split(","))
     return [parts for parts in found if parts.node.node_id not in excluded]
+
+
+def unknown_place(on: str) -> str:
+    """Return what to say where no node is meant."""
+    if on.startswith(LABEL_PREFIX):
+        return f"no node has the label {on.removeprefix(LABEL_PREFIX)}: write label:KEY=VALUE"
+    return f"no node is named {on.removeprefix(NODE_PREFIX)}: see `fleet-smi nodes`"

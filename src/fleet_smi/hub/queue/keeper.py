@@ -22,6 +22,7 @@ from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.queue.timers import QueueTimers
 from fleet_smi.hub.queue.unused_offers import UnusedOffers
 from fleet_smi.model.candidates import GpuRequest
+from fleet_smi.model.node_choice import nodes_on
 from fleet_smi.model.queue.entries import Band, QueueEntry, QueueRequest
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected
 from fleet_smi.model.queue.limits import QueueLimits
@@ -335,10 +336,11 @@ class QueueKeeper:
         await self._plan_changes()
 
     async def _require_possible(self, request: QueueRequest) -> None:
-        """Raise `UsageError` if no node could ever meet a request, silent nodes included."""
+        """Raise `UsageError` if no node could ever meet a request, silent ones included."""
         nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
 
         def is_possible() -> bool:
+            nodes_on(nodes, request.where)  # says so if there is no such node
             survey = Survey(nodes, self._hub.fleet.thresholds, ignore_states=True)
             return any(place.total >= request.count for place in survey.places(request))
 
