@@ -21,6 +21,7 @@ from tests.end_to_end.job_log import (
     OrderCheck,
     QueueWatch,
     find_collisions,
+    measure_delays,
     read_runs,
 )
 from tests.end_to_end.user_fleet import UserFleet, user_fleet
@@ -122,8 +123,15 @@ class Batch:
         gpus = {
             node: [f"GPU-{node}-{at}" for at in range(_GPUS_PER_NODE)] for node in self._fleet.nodes
         }
+        looks, lost = self.watch.looks, {run.node for run in runs if run.ended is None}
         order = OrderCheck(
-            self.watch.requests.values(), self.watch.offers.values(), runs, gpus, killed_at
+            self.watch.requests.values(),
+            self.watch.offers.values(),
+            runs,
+            gpus,
+            killed_at,
+            measure_delays(looks, runs, {*self._fleet.nodes} - lost, killed_at),
+            {job: text.count("fleet-smi: on ") for job, text in errors.items()},
         )
         return Outcome(codes, errors, runs, order, time.time() - self._began, killed_at, survived)
 
@@ -164,6 +172,7 @@ def describe(title: str, outcome: Outcome) -> str:
         f"  {outcome.order.offers} offers, {outcome.order.compared} before one who comes first:",
         f"    at nobody's cost: {len(outcome.order.passed)}",
         f"    against the order: {len(outcome.order.violations)}",
+        f"  the hub heard that a job had ended within {outcome.order.delays.hear_seconds:.1f} s",
     ]
     if outcome.survived is not None:
         lines.append(f"  the queue was complete after the hub came back: {outcome.survived}")

@@ -11,24 +11,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from fleet_smi.errors import FleetError, NotFound, Unmet, UsageError
+from fleet_smi.errors import FleetError, NotFound, Unmet
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.query_threads import run_in_query_thread
 from fleet_smi.hub.queue.past import QueuePast
-from fleet_smi.hub.queue.planning import Round, Situation, expect_behind, find_faulty, plan_round
+from fleet_smi.hub.queue.planning import (
+    Round,
+    Situation,
+    expect_behind,
+    find_faulty,
+    plan_round,
+    require_possible,
+)
 from fleet_smi.hub.queue.request_pace import RequestPace
 from fleet_smi.hub.queue.store import QueueStore
 from fleet_smi.hub.queue.timers import QueueTimers
 from fleet_smi.hub.queue.unused_offers import UnusedOffers
 from fleet_smi.model.candidates import GpuRequest
-from fleet_smi.model.node_choice import nodes_on
-from fleet_smi.model.queue.entries import Band, QueueEntry, QueueRequest
+from fleet_smi.model.queue.entries import Band, QueueEntry, QueueRequest, edit
 from fleet_smi.model.queue.estimate import UNKNOWN, Expected
 from fleet_smi.model.queue.limits import QueueLimits
 from fleet_smi.model.queue.offers import decline
-from fleet_smi.model.queue.places import Survey
-from fleet_smi.model.queue.reasons import describe_request
 from fleet_smi.model.queue.view import QueueRow, QueueView, offered_row, waiting_row
 from fleet_smi.model.views import NodeParts
 
@@ -100,8 +104,9 @@ class QueueKeeper:
         self._pace.require_calm(person, via)
         await self.ready()
         await self._require_possible(request)
-        now, add = self._hub.clock(), self._store.add
         async with self._lock:
+            # Under the lock: a round that makes an offer after this time has the request in it.
+            now, add = self._hub.clock(), self._store.add
             entry = await asyncio.to_thread(add, person, request, now, self._limits, via)
             self._entries[entry.id] = entry
             self._timers.sync(self._entries.values(), now)
@@ -134,17 +139,14 @@ class QueueKeeper:
 
     async def take(self, entry_id: str) -> None:
         """Note that an offer was taken up; its GPUs are not offered until they are seen in use."""
-        entry = self.entry(entry_id)
-        if entry.offer is None:
-            await self.cancel(entry_id)
-            return
-        await self._save(replace(entry, taken_at=self._hub.clock()))
+        # One whose offer was withdrawn meanwhile has ended too: its asker has what it wanted.
+        await self._update(entry_id, lambda each: replace(each, taken_at=self._hub.clock()))
 
     async def decline(self, entry_id: str, *, unreachable: bool = False) -> None:
         """Note that an offer could not be taken up; on another node there may be one at once."""
-        entry = self.entry(entry_id)
-        if entry.offer is not None:
-            await self._save(decline(entry, self._hub.clock(), unreachable=unreachable))
+        await self._update(
+            entry_id, lambda each: decline(each, self._hub.clock(), unreachable=unreachable)
+        )
 
     async def change(
         self,
@@ -157,12 +159,7 @@ class QueueKeeper:
         """Change what is not `None`."""
         entry = self.entry(entry_id)
         self._pace.require_calm(entry.person, entry.via)
-        request = entry.request
-        if note is not None:
-            request = replace(request, note=note)
-        if max_hours is not None:
-            request = replace(request, max_hours=max_hours)
-        await self._save(replace(entry, request=request, band=band or entry.band))
+        await self._update(entry_id, lambda each: edit(each, band, note, max_hours))
 
     def entry(self, entry_id: str) -> QueueEntry:
         """A request; raise `NotFound` if there is none of this id."""
@@ -326,8 +323,10 @@ class QueueKeeper:
         if self._is_leader():
             self._unused.observe(found)
 
-    async def _save(self, entry: QueueEntry) -> None:
+    async def _update(self, entry_id: str, changed: Callable[[QueueEntry], QueueEntry]) -> None:
+        """Change a request: under the lock, because a round that is being planned does so too."""
         async with self._lock:
+            entry = changed(self.entry(entry_id))
             await asyncio.to_thread(self._store.update, [entry])
             self._entries[entry.id] = entry
             self._timers.sync(self._entries.values(), self._hub.clock())
@@ -338,14 +337,7 @@ class QueueKeeper:
     async def _require_possible(self, request: QueueRequest) -> None:
         """Raise `UsageError` if no node could ever meet a request, silent ones included."""
         nodes = [parts for parts in await self.collect_parts() if parts.node.site is None]
-
-        def is_possible() -> bool:
-            nodes_on(nodes, request.where)  # says so if there is no such node
-            survey = Survey(nodes, self._hub.fleet.thresholds, ignore_states=True)
-            return any(place.total >= request.count for place in survey.places(request))
-
-        if not await run_in_query_thread(is_possible):
-            raise UsageError(f"no node of this fleet could ever meet {describe_request(request)}")
+        await run_in_query_thread(require_possible, request, nodes, self._hub.fleet.thresholds)
 
     async def _all_parts(self) -> Sequence[NodeParts]:
         return list(self._hub.shown.parts(self._hub.clock()))

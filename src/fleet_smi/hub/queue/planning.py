@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from fleet_smi.errors import UsageError
+from fleet_smi.model.node_choice import nodes_on
 from fleet_smi.model.queue.bookings import (
     booked_occupants,
     booking_entries,
@@ -240,6 +242,16 @@ def expect_behind(
     everything = [*entries, *booking_entries(situation.nodes, situation.now)]
     given = [each for each in everything if each.offer is not None and each.person != person]
     return _expect(wanted.count, ahead, person, places, occupants, given, situation)
+
+
+def require_possible(
+    wanted: QueueRequest, nodes: Sequence[NodeParts], thresholds: Thresholds
+) -> None:
+    """Raise `UsageError` if no node could ever meet a request, silent ones included."""
+    nodes_on(nodes, wanted.where)  # says so if there is no such node
+    survey = Survey(nodes, thresholds, ignore_states=True)
+    if not any(place.total >= wanted.count for place in survey.places(wanted)):
+        raise UsageError(f"no node of this fleet could ever meet {describe_request(wanted)}")
 
 
 def find_faulty(entries: Sequence[QueueEntry], situation: Situation) -> list[str]:

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from fleet_smi.model.candidates import GpuRequest
 from fleet_smi.model.snapshot import Vendor
@@ -101,6 +102,16 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     not_before: float = 0.0
     avoid: tuple[tuple[str, float], ...] = ()
     via: str | None = None
+
+
+def edit(
+    entry: QueueEntry, band: Band | None, note: str | None, max_hours: float | None
+) -> QueueEntry:
+    """Return a request with what is not `None` instead of what it had."""
+    given = {"note": note, "max_hours": max_hours}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    request = replace(entry.request, **changes)
+    return replace(entry, request=request, band=band or entry.band)
 
 
 Shape = tuple[int, str | None, Vendor | None, str, tuple[str, ...]]

@@ -123,11 +123,14 @@ def lapse(entry: QueueEntry, now: float) -> QueueEntry | None:
 def decline(entry: QueueEntry, now: float, *, unreachable: bool = False) -> QueueEntry:
     """Return the request after its asker could not take what was offered.
 
-    A request that may be met on several nodes gets another one at once, where there is room.
+    A request that may be met on several nodes gets another one at once, where there is room. One
+    without an offer, which was withdrawn meanwhile, stays as it is.
     """
+    if entry.offer is None:
+        return entry
     request = entry.request
     is_bound = bool(request.uuids) or request.where.startswith(NODE_PREFIX)
-    if entry.offer is not None and not is_bound:
+    if not is_bound:
         pause = _UNREACHABLE_SECONDS if unreachable else _FULL_SECONDS
         known = [each for each in entry.avoid if each[1] > now and each[0] != entry.offer.node_id]
         avoid = (*known[-_MAX_AVOIDED:], (entry.offer.node_id, now + pause))
