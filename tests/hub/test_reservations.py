@@ -185,6 +185,27 @@ def test_a_calendar_address_is_replaced_and_revoked(hub: BookedHub) -> None:
     assert hub.book.feed_owner(second) is None
 
 
+def test_a_clock_that_jumps_deletes_nobooking(hub: BookedHub) -> None:
+    def ids() -> list[str]:
+        return [one.id for one in hub.book.all()]
+
+    old = hub.book.add(booking(), 4, force=True).id
+    hub.now += 365 * 24 * HOUR
+    wrong = hub.book.add(booking(starts_at=hub.now, ends_at=hub.now + HOUR), 4, force=True)
+    assert old in ids()
+    hub.book.cancel(wrong.id)
+    hub.now -= 365 * 24 * HOUR
+    assert hub.book.cancel(old).id in ids()
+    # What ended long ago is deleted by a clock that has been steady for a day.
+    hub.now += 120 * 24 * HOUR
+    hub.elapsed += 120 * 24 * HOUR
+    hub.book.add(booking(starts_at=hub.now, ends_at=hub.now + HOUR), 4, force=True)
+    hub.now += 24 * HOUR
+    hub.elapsed += 24 * HOUR
+    hub.book.add(booking(starts_at=hub.now, ends_at=hub.now + HOUR), 4, force=True)
+    assert old not in ids()
+
+
 def test_an_older_database_gets_the_node_that_vouched(tmp_path: Path) -> None:
     opened = open_database(tmp_path / "state")
     with write_transaction(opened) as connection:

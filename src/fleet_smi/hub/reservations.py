@@ -34,6 +34,7 @@ from fleet_smi.wire.credential_proof import credential_digest
 logger = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
 _KEEP_SECONDS = 90 * 86400.0
+_STEADY_SECONDS = 86400.0
 _Shown = dict[str, list[Reservation]]
 
 
@@ -59,6 +60,8 @@ class ReservationBook:
         self._signature: Any = None
         # Since when the node of an unused booking has been watched without a break.
         self._watched: dict[str, float] = {}
+        # When the clock was last found to be right or set, by the clock and by elapsed time.
+        self._steady_since = hub.clock(), monotonic()
         self._failures = FailureLog(logger, "reservations")
         self.refresh()
 
@@ -182,14 +185,24 @@ class ReservationBook:
             ]
             return [*used, *released]
 
-        self._store.change(decide, purge_before=now - _KEEP_SECONDS)
+        self._store.change(decide, purge_before=self._purge_before(now))
         self.refresh()
 
     def _change(self, decide: Callable[[Sequence[Reservation]], list[Reservation]]) -> Reservation:
-        now = self._hub.clock()
-        (changed,) = self._store.change(decide, purge_before=now - _KEEP_SECONDS)
+        (changed,) = self._store.change(decide, purge_before=self._purge_before(self._hub.clock()))
         self.refresh()
         return changed
+
+    def _purge_before(self, now: float) -> float:
+        """Return before when bookings that have ended are deleted: never by a clock that jumped.
+
+        One that was set, or that a hub was started with, has to be steady for a day.
+        """
+        clock, elapsed = self._steady_since
+        passed = self._monotonic() - elapsed
+        if abs(now - clock - passed) > _STEADY_SECONDS:
+            self._steady_since, passed = (now, self._monotonic()), 0.0
+        return now - _KEEP_SECONDS if passed >= _STEADY_SECONDS else 0.0
 
     def _same(self, one: Reservation) -> list[Reservation]:
         return [known for known in self._all if known.id == one.id]

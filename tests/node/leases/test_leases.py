@@ -355,6 +355,48 @@ def test_more_files_than_takers_make_are_not_opened(folder: int, path: Path) -> 
 
 
 @pytest.mark.usefixtures("as_root")
+def test_files_for_gpus_that_are_made_up_are_read_to_a_limit_and_hide_nobody(
+    folder: int, path: Path
+) -> None:
+    lock = try_take(folder, GPU, {})
+    assert lock is not None
+    for number in range(1100):
+        made_up = path / lease_files.own_name(f"A-{number}", OTHER_UID)
+        made_up.touch()
+        os.chown(made_up, OTHER_UID, OTHER_UID)
+    files = lease_files.list_files(folder)
+    assert len(files) == 1025 and GPU in [file.uuid for file in files]
+    assert [row["uuid"] for row in leases.read(folder=str(path))] == [GPU]
+    lock.release()
+
+
+@pytest.mark.usefixtures("as_root")
+def test_a_user_has_few_places_ahead_of_others(folder: int) -> None:
+    code = (
+        "import os, sys\n"
+        "from fleet_smi.node.bindings.lease_queue import Ticket\n"
+        f"os.setuid({OTHER_UID})\n"
+        "tickets = [Ticket(int(sys.argv[1]), 8, frozenset()) for _ in range(30)]\n"
+        "os.write(1, b'x')\n"
+        "os.read(0, 1)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=[folder],
+    ) as hostile:
+        assert hostile.stdout is not None and hostile.stdout.read(1) == b"x"
+        own = Ticket(folder, 1, frozenset())
+        ahead = waiters_ahead(folder, own)
+        assert [each.user for each in ahead] == [str(OTHER_UID)] * 16
+        assert len(waiters_ahead(folder, None)) == 17
+        own.leave()
+        assert hostile.stdin is not None
+        hostile.stdin.close()
+
+
+@pytest.mark.usefixtures("as_root")
 def test_a_full_folder_is_said_in_one_line(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
         folder = open_folder(str(disk / "leases"))

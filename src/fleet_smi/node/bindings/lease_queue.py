@@ -10,6 +10,9 @@ import fcntl
 import os
 import stat
 import time
+from collections import Counter
+from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 from fleet_smi.errors import StateError
@@ -19,6 +22,7 @@ from fleet_smi.paths import user_name
 
 _SUFFIX = ".queue"
 _MAX_COUNT = 1024
+_MAX_PER_USER, _MAX_TICKETS = 16, 1024
 _MAX_BYTES = 65536
 _STALE_SECONDS = 60.0
 
@@ -65,29 +69,32 @@ def waiters_ahead(folder: int, ticket: Ticket | None) -> list[Waiter]:
     if not names or names == [getattr(ticket, "name", None)]:
         return []
     locks = read_locks()
-    found: list[tuple[tuple[int, str], Waiter | None]] = []
-    for name in names:
-        try:
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            continue
-        place = (status.st_ctime_ns, name)
+    ahead: list[Waiter] = []
+    counts: Counter[int] = Counter()
+    for _, name, status in sorted(_find_tickets(folder, names), key=itemgetter(0)):
         if ticket is not None and name == ticket.name:
-            found.append((place, None))
+            break
+        # Nobody waits for so much: each of them has to be read.
+        if counts[status.st_uid] >= _MAX_PER_USER or len(ahead) >= _MAX_TICKETS:
             continue
         pids = locks.get((status.st_dev, status.st_ino))
         pid = find_holder("/", pids, status.st_uid, _identity(name))
         if pid is None:
             _remove_stale(folder, name, status)
         elif stat.S_ISREG(status.st_mode):
-            found.append((place, _waiter(folder, name, status.st_uid, pid)))
-    found.sort(key=lambda row: row[0])
-    ahead: list[Waiter] = []
-    for _, waiter in found:
-        if waiter is None:
-            break
-        ahead.append(waiter)
+            counts[status.st_uid] += 1
+            ahead.append(_waiter(folder, name, status.st_uid, pid))
     return ahead
+
+
+def _find_tickets(
+    folder: int, names: list[str]
+) -> Iterator[tuple[tuple[int, str], str, os.stat_result]]:
+    """Yield the place, the name and the status of each ticket."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            yield (status.st_ctime_ns, name), name, status
 
 
 def _is_ticket(name: str) -> bool:
