@@ -26,7 +26,7 @@ NOT_RUN: dict[str, str] = {
     r"^FLEET_SMI_UPDATE_GOLDEN=1 make": "is what CI runs",
     r"(^| )(pipx?|uvx?|/opt/fleet-smi/bin/pip) ": "installs: run by tests/install",
     r"^echo .* > packaging/": "makes a secret of the reader's own",
-    r"^(docker|podman|buildah|kubectl|helm|kind|ansible\S*|apt|apt-get|dpkg\S*) ": (
+    r"^(docker|podman|buildah|kubectl|helm|kind|ansible\S*|apt|apt-get|dpkg\S*|scp) ": (
         "needs a container engine, a cluster or another machine, with tests of their own"
     ),
     r"^(sha256sum|gpg|cosign|git|gh) ": "needs a release, or a repository of the reader",

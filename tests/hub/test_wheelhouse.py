@@ -1,6 +1,7 @@
 """The wheelhouse: wheels that are built from what is installed, and those that are added."""
 
 import io
+import re
 import subprocess
 import sys
 import zipfile
@@ -69,6 +70,11 @@ def test_only_wheels_of_an_agent_are_added_and_former_versions_removed(
     assert OTHER.format(version) in names
     assert OTHER.format("0.0.1") not in names
     assert f"msgspec {version} on aarch64 (musl): Python 3.10" in describe(again)
+    # As the Debian package makes it, for several versions of Python.
+    many = OTHER.format(version).replace("cp310-cp310", "cp310.cp313-cp310.cp313")
+    assert wheelhouse.add(many, b"wheel")
+    lines = describe(wheelhouse.list_wheels())
+    assert f"msgspec {version} on aarch64 (musl): Python 3.10, 3.13" in lines
     assert wheelhouse.read("hub.db") is None
     (own,) = [name for name in names if name.startswith("fleet_smi-")]
     body = wheelhouse.read(own)
@@ -89,6 +95,17 @@ def test_an_admin_adds_the_wheels_of_a_folder(tmp_path: Path) -> None:
     done = run_fleet_smi("hub", "wheelhouse", *flags, env=env)
     assert done.returncode == 0, done.stderr
     assert "Python 3.10" in done.stdout
+    # What is there is not fetched again: no package index answers here.
+    machine = re.sub(r".*_(x86_64|aarch64)\.whl", r"\1", own.name)
+    (folder / "tomli-2.5.0-py3-none-any.whl").write_bytes(b"wheel")
+    assert run_fleet_smi("hub", "wheelhouse", *flags, env=env).returncode == 0
+    there = ("--state", str(state), "--python", "3.10", "--platform", machine)
+    offline = env | {"PIP_INDEX_URL": "http://127.0.0.1:9/"}
+    known = run_fleet_smi("hub", "wheelhouse", *there, env=offline)
+    assert (known.returncode, "msgspec==" in known.stderr) == (0, False)
+    missing = run_fleet_smi("hub", "wheelhouse", *there[:3], "3.12", *there[4:], env=offline)
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "msgspec==" in missing.stderr
     state_flag = ("--state", str(state))
     wrong = run_fleet_smi("hub", "wheelhouse", *state_flag, "--python", "3", env=env)
     assert wrong.returncode == 2

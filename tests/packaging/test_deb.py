@@ -39,8 +39,8 @@ printf '[hub]\nlisten = ":7070"\n' >> $settings
 systemctl restart fleet-smi-hub
 fleet-smi hub join-command --url http://localhost:7070 2>&1 | said pasted
 fleet-smi hub wheelhouse 2>&1 | said wheelhouse
-line=$(fleet-smi hub join-command --installed --url http://localhost:7070)
-eval "${line/fleet-smi agent/fleet-smi service install agent}" 2>&1 | said joined
+line=$(fleet-smi hub join-command --service --url http://localhost:7070)
+eval "${line/sudo /}" 2>&1 | said joined
 wait_for sh -c "fleet-smi nodes 2>&1 | grep -q push"
 states | said joined_states
 ps -eo user:20,args | grep '[/]usr/bin/fleet-smi' | said processes

@@ -145,7 +145,7 @@ def _prefix() -> str:
     if not (prefix / agent_installer.CURRENT).is_symlink():
         raise Unmet(
             "this fleet-smi was not installed from a hub: upgrade it the way it was installed, "
-            "as with `pip install --upgrade fleet-smi`, and restart its agent"
+            "with apt, pipx or pip, and restart its agent"
         )
     if not os.access(prefix, os.W_OK):
         raise Unmet(f"{prefix} belongs to another user: run this with sudo")

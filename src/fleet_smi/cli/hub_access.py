@@ -49,6 +49,9 @@ def add_parsers(actions: Any) -> None:
     join.add_argument(
         "--installed", action="store_true", help="for nodes that have fleet-smi: only the agent"
     )
+    join.add_argument(
+        "--service", action="store_true", help="the same as a service that starts with the machine"
+    )
     _add_limits(join, _JOIN_LIFETIME, _JOIN_USES)
     _add_state(join)
     join.set_defaults(handler=_join_command)
@@ -256,9 +259,11 @@ def _join_command(args: argparse.Namespace) -> None:
     is_local = args.url is None and address.is_loopback
     where = "this machine, the only one that reaches the hub" if is_local else "each node"
     _notice(f"run this line on {where}; its token {issued.id} is {_join_limits(args)}:")
-    sha256 = None if args.installed else script_checksum(wheelhouse.open_wheelhouse(args))
+    is_installed = args.installed or args.service
+    sha256 = None if is_installed else script_checksum(wheelhouse.open_wheelhouse(args))
     if sha256 is None:
-        print(join_command(address.url, issued.secret, address.fingerprint))
+        pin = address.fingerprint
+        print(join_command(address.url, issued.secret, pin, service=args.service))
     else:
         print(install_command(address.url, issued.secret, sha256, address.fingerprint))
     if is_local:

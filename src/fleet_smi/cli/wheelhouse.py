@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet_smi.errors import Unmet, UsageError
 
@@ -58,6 +58,32 @@ def run_wheelhouse(args: argparse.Namespace) -> None:
         print(line)
 
 
+class _WheelName(NamedTuple):
+    """The parts of a wheel's file name; one of the Debian package is for several Pythons."""
+
+    project: str
+    version: str
+    pythons: list[str]
+    platforms: list[str]
+
+    def serves(self, requirement: str, python: str, platform: str) -> bool:
+        """Whether it is what would be downloaded."""
+        project, _, version = requirement.partition("==")
+        if project != self.project or version not in ("", self.version):
+            return False
+        machine, _, libc = platform.partition("-")
+        is_there = any(
+            each == "any" or (each.endswith(machine) and each.startswith("musl") == bool(libc))
+            for each in self.platforms
+        )
+        return is_there and bool({"py3", f"cp{python.replace('.', '')}"} & set(self.pythons))
+
+
+def _parse_name(file: str) -> _WheelName:
+    project, version, pythons, _, platforms = file.removesuffix(".whl").split("-")
+    return _WheelName(project, version, pythons.split("."), platforms.split("."))
+
+
 def _copy(wheelhouse: "Wheelhouse", folder: Path) -> None:
     try:
         # Fleet-smi itself is always the hub's own.
@@ -84,6 +110,10 @@ def _download(
     wanted = [(f"{_BINARY}=={version}", python, each) for each in platforms for python in pythons]
     if _OLDEST in pythons:
         wanted.append((_TOML, _OLDEST, platforms[0]))
+    known = [_parse_name(wheel.name) for wheel in wheels]
+    wanted = [each for each in wanted if not any(wheel.serves(*each) for wheel in known)]
+    if not wanted:
+        return
     with tempfile.TemporaryDirectory() as folder:
         for requirement, python, platform in wanted:
             where = f"{requirement} for Python {python} on {platform}"
@@ -103,15 +133,15 @@ def describe(wheels: Iterable["WheelFile"]) -> list[str]:
     """List the stored wheels: one line per project and platform."""
     lines: dict[str, list[str]] = {}
     for wheel in wheels:
-        name, version, python, _, platform = wheel.name.removesuffix(".whl").split("-")
+        name, version, pythons, platforms = _parse_name(wheel.name)
         title = f"{name.replace('_', '-')} {version}"
-        if platform == "any":
+        if platforms == ["any"]:
             lines[f"{title}: every Python and platform"] = []
         else:
-            machine = re.sub(r"^(many|musl)?linux[_0-9]*_(?=[a-z])", "", platform.split(".")[0])
-            musl = " (musl)" if platform.startswith("musl") else ""
-            shown = f"{python[2]}.{python[3:]}"
-            lines.setdefault(f"{title} on {machine}{musl}: Python", []).append(shown)
+            machine = re.sub(r"^(many|musl)?linux[_0-9]*_(?=[a-z])", "", platforms[0])
+            musl = " (musl)" if platforms[0].startswith("musl") else ""
+            shown = [f"{python[2]}.{python[3:]}" for python in pythons]
+            lines.setdefault(f"{title} on {machine}{musl}: Python", []).extend(shown)
     return [
         f"{title} {', '.join(sorted(set(found), key=_key))}".strip()
         for title, found in lines.items()

@@ -1,13 +1,15 @@
 """The hub's wheelhouse: the wheels that nodes install their agent from.
 
-Fleet-smi itself, nvidia-ml-py, and msgspec for the hub's own Python are built from what is
-installed here. Wheels of msgspec for others are added by `fleet-smi hub wheelhouse`.
+Fleet-smi itself, nvidia-ml-py and msgspec are built from what is installed here: for the hub's own
+Python, or with the Debian package for each that the package runs on. Wheels of msgspec for others
+are added by `fleet-smi hub wheelhouse`.
 """
 
 import hashlib
 import os
 import re
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,6 +20,7 @@ from fleet_smi.paths import ensure_private_folder
 
 DEPENDENCIES = ("msgspec", "nvidia-ml-py")
 """What an agent needs beside fleet-smi itself."""
+_OF_PYTHON_310 = "tomli"
 FOLDER = "wheelhouse"
 _NAME = re.compile(
     r"(fleet_smi|msgspec|nvidia_ml_py|tomli)-[A-Za-z0-9_.!+]+(-[A-Za-z0-9_.]+){3}\.whl"
@@ -87,6 +90,9 @@ class Wheelhouse:
             for wheel in built:
                 self._put(wheel)
             self._remove_former(built)
+            # The Debian package has it, because it runs on Python 3.10 as well.
+            with suppress(Unmet):
+                self._put(build_installed_wheel(_OF_PYTHON_310))
         except OSError as error:
             raise Unmet(f"the wheels of this hub cannot be built: {error}") from None
 

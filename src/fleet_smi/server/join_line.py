@@ -18,15 +18,18 @@ else wget -q{wget} --no-proxy -O "$f" "$1/install"; fi && \
 echo "$0 *$f" | sha256sum -c - >&2 && sh "$f" "$@\""""
 
 
-def join_command(url: str, join_token: str, fingerprint: str | None = None) -> str:
-    """The command line to paste on a node so that it joins this hub.
+def join_command(
+    url: str, join_token: str, fingerprint: str | None = None, *, service: bool = False
+) -> str:
+    """The command line to paste on a node so that it joins this hub, once or as a service.
 
     The token goes through standard input: every user of the node can read the arguments of
     its programs, and `echo` is a part of the shell.
     """
     pin = [] if fingerprint is None else ["--fingerprint", fingerprint]
-    agent = shlex.join(["fleet-smi", "agent", "--to", url, "--join-file", "-", *pin])
-    return f"echo {shlex.quote(join_token)} | {agent}"
+    program = "sudo fleet-smi service install agent" if service else "fleet-smi agent"
+    flags = shlex.join(["--to", url, "--join-file", "-", *pin])
+    return f"echo {shlex.quote(join_token)} | {program} {flags}"
 
 
 def install_command(

@@ -37,8 +37,8 @@ def download_wheel(requirement: str, python: str, machine: str, folder: str) -> 
         raise Unmet(f"pip cannot be run: {error}") from None
     if "No module named pip" in done.stderr:
         raise Unmet(
-            "pip is not installed here: run `python3 -m ensurepip`, or download the wheels on "
-            "another machine and give their folder with --from"
+            "pip is not installed here: install it (`sudo apt install python3-pip`), or download "
+            "the wheels on another machine and give their folder with --from"
         )
     if done.returncode and "from versions: none" in done.stderr and "Connection" in done.stderr:
         raise Unmet(
