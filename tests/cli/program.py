@@ -35,6 +35,38 @@ def run_fleet_smi(
     )
 
 
+class StartedPrograms:
+    """Programs that run beside a test, with pipes to all their streams; killed at its end."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str, env: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Start Python with these arguments, as `-m fleet_smi run`."""
+        process = subprocess.Popen(
+            [PYTHON, *arguments],
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """Kill those that still run."""
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    """Wait for the next line that a started program prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
 def run_json(*arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
     """Run the command with `--json` and decode its output."""
     done = run_fleet_smi(*arguments, "--json", env=env)

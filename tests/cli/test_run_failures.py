@@ -13,7 +13,7 @@ import pytest
 from fleet_smi.node.bindings.lease_files import open_folder, own_name
 from fleet_smi.node.bindings.lease_locks import try_take
 from sim.scenario import GIB, Scenario, SimGpu, SimProcess
-from tests.cli.program import run_fleet_smi
+from tests.cli.program import StartedPrograms, first_line, run_fleet_smi
 from tests.cli.test_run_terminal import Shell
 from tests.machines import UserProcesses, require_root, wait_until
 from tests.node.leases.held import held_uuids
@@ -30,7 +30,8 @@ class Machine:
         self._simulated = simulated
         self.leases = folder / "leases"
         self.env: dict[str, str] = {}
-        self._started: list[subprocess.Popen[str]] = []
+        self._programs = StartedPrograms()
+        self.close = self._programs.close
 
     def set_gpus(self, *gpus: SimGpu) -> None:
         settings = {"FLEET_SMI_NODE_LEASE_DIR": str(self.leases)}
@@ -38,22 +39,8 @@ class Machine:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a job that prints its pid, and ends after its input does."""
-        script = "echo $$; read line"
-        process = subprocess.Popen(
-            [*FLEET_SMI, "run", *arguments, "--", "sh", "-c", script],
-            env=self.env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._started.append(process)
-        return process
-
-    def close(self) -> None:
-        for process in self._started:
-            process.kill()
-            process.communicate()
+        command = ("-m", "fleet_smi", "run", *arguments, "--", "sh", "-c", "echo $$; read line")
+        return self._programs.start(*command, env=self.env)
 
 
 @pytest.fixture
@@ -61,11 +48,6 @@ def computer(simulated: Simulated, tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(simulated, tmp_path)
     yield machine
     machine.close()
-
-
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 def test_a_job_that_uses_another_gpu_than_its_own_is_named_and_nobody_is_sent_there(

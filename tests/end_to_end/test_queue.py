@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from fleet_smi.client.agent_socket import is_listening
-from tests.cli.program import run_fleet_smi, run_json
+from tests.cli.program import StartedPrograms, first_line, run_fleet_smi, run_json
 from tests.end_to_end.programs import Lab, LoopbackHub, LoopbackMachine
 from tests.machines import wait_until
 
@@ -23,42 +22,15 @@ class Jobs:
 
     def __init__(self, env: dict[str, str]) -> None:
         self.env = env
-        self._started: list[subprocess.Popen[str]] = []
+        self._programs = StartedPrograms()
+        self.close = self._programs.close
 
     def start(self, *flags: str, command: str = "run") -> subprocess.Popen[str]:
         arguments = [*flags, "--", *HOLD] if command == "run" else flags
-        process = subprocess.Popen(
-            [sys.executable, "-m", "fleet_smi", command, *arguments],
-            env=self.env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._started.append(process)
-        return process
+        return self._programs.start("-m", "fleet_smi", command, *arguments, env=self.env)
 
     def start_program(self, program: str, env: dict[str, str]) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program],
-            env=self.env | env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._started.append(process)
-        return process
-
-    def close(self) -> None:
-        for process in self._started:
-            process.kill()
-            process.communicate()
-
-
-def line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+        return self._programs.start("-c", program, env=self.env | env)
 
 
 def wait_until_said(process: subprocess.Popen[str], text: str) -> None:
@@ -90,7 +62,7 @@ def jobs(lab: Lab, tmp_path: Path) -> Iterator[Jobs]:
 def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) -> None:
     env = jobs.env
     first, second = jobs.start(), jobs.start()
-    assert sorted([line(first), line(second)]) == ["got 0", "got 1"]
+    assert sorted([first_line(first), first_line(second)]) == ["got 0", "got 1"]
     third = jobs.start("--note", "the third")
     wait_until_said(third, "place 1 in the queue of the hub; none free")
     fourth = jobs.start(command="wait")
@@ -111,7 +83,7 @@ def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) ->
 
     # A job ends: the first of the queue gets its GPU, by the lock of the node.
     first.communicate("\n")
-    assert line(third).startswith("got ")
+    assert first_line(third).startswith("got ")
     assert run_fleet_smi("queue", "cancel", other["id"], env=env).returncode == 0
     assert "the request was cancelled" in fourth.communicate()[1]
     assert fourth.returncode == 1
@@ -130,7 +102,7 @@ def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) ->
     os.kill(jobs.hub.program.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     last = jobs.start()
     wait_until_said(last, "waiting on this machine alone")
-    assert line(last).startswith("got ")
+    assert first_line(last).startswith("got ")
 
     # Who waits there joins the queue of the hub when it is back, and takes its turn.
     patient = jobs.start("--note", "patient")
@@ -139,7 +111,7 @@ def test_jobs_wait_in_the_queue_and_a_hub_that_is_away_stops_none(jobs: Jobs) ->
     wait_until_said(patient, "the hub is back: waiting in its queue again")
     wait_until(lambda: [row["place"] for row in run_json("queue", env=env)["rows"]] == [1])
     third.communicate("\n")
-    assert line(patient).startswith("got ")
+    assert first_line(patient).startswith("got ")
 
 
 LEASE = """
@@ -158,7 +130,7 @@ def test_a_job_leaves_what_others_have_booked_unless_it_is_told_to_ignore_that(j
     assert done.returncode == 0, done.stderr
     first = jobs.start()
     # A booking keeps the last free ones.
-    assert line(first) == "got 0"
+    assert first_line(first) == "got 0"
     # Every other way to take a lease here says so too; on a busy machine the node may be silent
     # for a moment, which is then said instead.
     hold, booked = ("free", "--hold", "5m"), "1 booked by maria"
@@ -167,13 +139,13 @@ def test_a_job_leaves_what_others_have_booked_unless_it_is_told_to_ignore_that(j
     program = LEASE.format(timeout=0)
     wait_until(lambda: booked in jobs.start_program(program, {}).communicate()[1])
     ignoring = jobs.start_program(LEASE.format(timeout="60, ignore_bookings=True"), {})
-    assert line(ignoring) == "got 1"
+    assert first_line(ignoring) == "got 1"
     ignoring.communicate("\n")
     anyway = (*hold, "--ignore-bookings")
     wait_until(lambda: run_fleet_smi(*anyway, env=jobs.env).stdout == "1\n")
     assert run_fleet_smi("release", env=jobs.env).returncode == 0
     second = jobs.start("--ignore-bookings")
-    assert line(second) == "got 1"
+    assert first_line(second) == "got 1"
     listed = run_fleet_smi("reserve", "list", "--hub", hub.url, env=hub.env).stdout
     assert "maria" in listed
 
@@ -185,7 +157,7 @@ def test_a_job_leaves_what_others_have_booked_unless_it_is_told_to_ignore_that(j
     assert (held.returncode, held.stdout) == (0, "0\n"), held.stderr
     assert "waiting on this machine alone" in held.stderr
     leasing = jobs.start_program(program, {})
-    assert line(leasing) == "got 1"
+    assert first_line(leasing) == "got 1"
     assert "waiting on this machine alone" in leasing.communicate("\n")[1]
 
 
@@ -219,7 +191,7 @@ def test_on_this_machine_a_job_needs_no_ssh_and_one_that_is_ended_leaves_the_que
     assert (done.returncode, done.stdout) == (7, "0,1\n"), done.stderr
     assert "on node, which is this machine" in done.stderr
     holder = jobs.start("-n", "2")
-    assert line(holder) == "got 0,1"
+    assert first_line(holder) == "got 0,1"
     waiting = [
         (jobs.start("--on", "any"), signal.SIGTERM),
         (jobs.start(), signal.SIGTERM),

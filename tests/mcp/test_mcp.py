@@ -207,6 +207,15 @@ def test_http_needs_its_token_and_its_own_host_name(tmp_path: Path) -> None:
             }
         with http_server("--hub", hub.url, "--no-token", env=env) as (url, _):
             assert len(over_http(url, None, session)["gpus"]) == 2
+        bob = env | {"FLEET_SMI_CLIENT_TOKEN": hub.token("viewer", person="bob")}
+        with http_server("--hub", hub.url, "--allow-actions", env=bob) as (url, token):
+            # Whoever has its token: one server is one person, and needs a token to act.
+            assert over_http(url, token, join_queue)["person"] == "bob"
+            assert post(url) == 401
+
+
+async def join_queue(client: Client) -> Any:
+    return await ask(client, "join_queue", count=1)
 
 
 def post(url: str, **headers: str) -> int:
@@ -220,6 +229,7 @@ def post(url: str, **headers: str) -> int:
     [
         (("--http", "0", "--no-token", "--allow-actions"), "--no-token is for loopback"),
         (("--http", ":0", "--no-token"), "--no-token is for loopback"),
+        (("--http", ":0", "--no-token", "--allow-actions"), "--no-token is for loopback"),
         (("--http", "x y"), "is not an address"),
         (("--token-file", "x"), "are for --http"),
         (("--allow-actions",), "--allow-actions needs a hub"),

@@ -53,7 +53,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     from fleet_smi.mcp.http_service import serve_http
 
-    serve_http(server, address, token=_token(args), more_hosts=args.host)
+    token = _token(args)
+    if args.allow_actions:
+        print("fleet-smi: everybody who has the token acts in your name", file=sys.stderr)
+    serve_http(server, address, token=token, more_hosts=args.host)
     return 0
 
 
