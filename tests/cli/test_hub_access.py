@@ -232,7 +232,7 @@ def test_the_join_command_has_a_valid_token_and_fingerprint(
     assert credentials.redeem_join_token(arguments[1], "id-1", "gpu1").secret
     service = shlex.split(run("join-command", "--service", "--url", "https://gpuhub:7070"))
     install = ["sudo", "fleet-smi", "service", "install", "agent"]
-    assert service[3:] == [*install, *agent[2:], "--fingerprint", fingerprint]
+    assert service[3:] == [*install, *agent[2:], "--fingerprint", fingerprint, "--join-first"]
 
 
 def test_before_its_first_start_the_join_command_is_for_the_certificate_that_the_hub_will_have(

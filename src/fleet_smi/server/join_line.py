@@ -28,7 +28,9 @@ def join_command(
     """
     pin = [] if fingerprint is None else ["--fingerprint", fingerprint]
     program = "sudo fleet-smi service install agent" if service else "fleet-smi agent"
-    flags = shlex.join(["--to", url, "--join-file", "-", *pin])
+    # Joins before it starts, so that a refusal is seen where the line is pasted.
+    first = ["--join-first"] if service else []
+    flags = shlex.join(["--to", url, "--join-file", "-", *pin, *first])
     return f"echo {shlex.quote(join_token)} | {program} {flags}"
 
 

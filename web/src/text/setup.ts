@@ -45,7 +45,7 @@ export function pasteNote(made: JoinLine | null): string {
 
 /** The command that runs the agent of a join command as a service. */
 export function serviceCommand(joinCommand: string): string {
-  return joinCommand.replace("| fleet-smi agent ", "| sudo fleet-smi service install agent ");
+  return `${joinCommand.replace("| fleet-smi agent ", "| sudo fleet-smi service install agent ")} --join-first`;
 }
 
 /** "gpu07 joined, 8 × H100 80GB HBM3". */
