@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from fleet_smi.errors import NotFound, UsageError
 from fleet_smi.failure_log import FailureLog
 from fleet_smi.hub.hub import Hub
+from fleet_smi.hub.queue.request_pace import RequestPace
 from fleet_smi.hub.reservation_store import FeedOwner, ReservationStore
 from fleet_smi.hub.sources.polling import ticks
 from fleet_smi.model.booked_gpus import is_used_by, shown_bookings
@@ -55,6 +56,8 @@ class ReservationBook:
         self._store = ReservationStore(engine)
         self._hub = hub
         self._monotonic = monotonic
+        self.pace = RequestPace(monotonic)
+        """How often people may make and change bookings."""
         self._all: Sequence[Reservation] = ()
         self._feeds: Mapping[bytes, FeedOwner] = {}
         self._signature: Any = None

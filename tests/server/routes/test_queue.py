@@ -228,6 +228,17 @@ def test_who_sends_requests_without_end_is_slowed_down_and_nobody_else(hub: Thre
     assert join(hub, "bob")["offer"] is not None
 
 
+def test_who_declines_without_end_is_slowed_down(tmp_path: Path) -> None:
+    with ThreadedHub(tmp_path / "hub", **PROXIED) as hub:
+        for number in range(8):
+            hub.join_and_report(snapshot_now(f"gpu{number}", gpu(0, uuid=f"GPU-{number}")))
+        row = join(hub, "eve")
+        hub.server.queue._pace._people = TokenBucket(burst=3, refill_seconds=3600.0)
+        path = f"/{row['id']}"
+        found = [send(hub, "eve", "PATCH", path, declined=True).status for _ in range(5)]
+        assert found == [200, 200, 200, 503, 503]
+
+
 def test_an_agent_that_makes_people_up_cannot_fill_the_queue(tmp_path: Path) -> None:
     limits: dict[str, Any] = {"hub__queue_per_person": 2, "hub__queue_most": 16}
     with ThreadedHub(tmp_path / "hub", **PROXIED, **limits) as hub:

@@ -10,6 +10,7 @@ import pytest
 
 from fleet_smi.client.connection import Response
 from fleet_smi.model import booking_rules
+from fleet_smi.model.token_bucket import TokenBucket
 from tests.builders import HOUR, gpu, process
 from tests.server.routes.snapshots import snapshot_now
 from tests.server.threaded_hub import ThreadedHub, error_code
@@ -202,4 +203,13 @@ def test_a_booking_through_an_agent_counts_for_its_node(
     ]
     assert [each.status for each in found] == [200, 200, 400]
     assert b"were made from this node" in found[2].body
+    assert people.book("maria", force=True).status == 200
+
+
+def test_who_books_without_end_is_slowed_down_and_nobody_else(people: People) -> None:
+    people.hub.server.reservations.pace._people = TokenBucket(burst=3, refill_seconds=3600.0)
+    found = [people.book("eve", force=True) for _ in range(4)]
+    assert [each.status for each in found] == [200, 200, 200, 429]
+    own = f"{PATH}/{decode(found[0])['id']}"
+    assert people.send("eve", "PATCH", own, {"note": "x"}).status == 429
     assert people.book("maria", force=True).status == 200

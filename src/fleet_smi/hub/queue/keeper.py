@@ -144,6 +144,8 @@ class QueueKeeper:
 
     async def decline(self, entry_id: str, *, unreachable: bool = False) -> None:
         """Note that an offer could not be taken up; on another node there may be one at once."""
+        entry = self.entry(entry_id)
+        self._pace.require_calm(entry.person, entry.via)
         await self._update(
             entry_id, lambda each: decline(each, self._hub.clock(), unreachable=unreachable)
         )
@@ -259,7 +261,7 @@ class QueueKeeper:
         waiting = [entry.id for entry in self._entries.values() if entry.offer is None]
         is_due = is_due or not self._round.expected.keys() >= set(waiting)
         past, thresholds = self._past, self._hub.fleet.thresholds
-        late = self._unused.late_people([entry.person for entry in self._entries.values()])
+        late = self._unused.late_requests(self._entries.values())
         situation = Situation(nodes, thresholds, past.use, past.jobs, now, late)
         options = self._round.expected, self._timers.is_gone, self._timers.is_expired
         entries = list(self._entries.values())

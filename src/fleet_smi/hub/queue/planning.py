@@ -45,7 +45,7 @@ class Situation(NamedTuple):
     jobs: PastJobs
     now: float
     late: Collection[str] = ()
-    """Who has left too many offers unused: others go first."""
+    """The ids of requests of those who have left too many offers unused: others go first."""
 
 
 class Round(NamedTuple):

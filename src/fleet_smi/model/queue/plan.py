@@ -108,11 +108,12 @@ def plan_queue(
     """Decide on every waiting request, the first one first; those with an offer are left out.
 
     `find_places` returns where a request could be met, `find_start` before when it will hardly
-    begin, `None` where that is not known. Those who are `late` come after all others of a band.
+    begin, `None` where that is not known. `late` has the ids of those that come after all others
+    of their band.
     """
 
     def key_of(entry: QueueEntry) -> OrderKey:
-        return order_key(entry, hours.get(entry.person, 0.0), is_late=entry.person in late)
+        return order_key(entry, hours.get(entry.person, 0.0), is_late=entry.id in late)
 
     line, hours = _Line(entries), dict(use_hours)
     waiting = [each for each in entries if each.offer is None and each.taken_at is None]
@@ -139,7 +140,7 @@ def plan_queue(
             hours[entry.person] = used + len(decision.uuids)
         else:
             decision = _with_predecessor(decision, shape, last, nodes, hours)
-            decision = replace(decision, late=entry.person in late)
+            decision = replace(decision, late=entry.id in late)
             # The latest at the end.
             last.pop(shape, None)
             last[shape] = entry

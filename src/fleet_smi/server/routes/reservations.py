@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from fleet_smi.errors import NotFound
+from fleet_smi.errors import NotFound, Unmet
 from fleet_smi.hub.reservations import BookingConflict
 from fleet_smi.model.booking_rules import Change, apply_change, sanitize_note
 from fleet_smi.model.reservation import (
@@ -155,12 +155,14 @@ async def update(context: RequestContext) -> Response:
 async def cancel(context: RequestContext) -> Response:
     """Cancel a booking, or end one that has begun: its owner, or an admin."""
     one, book = _own(context), context.services.reservations
+    _require_calm(context)
     await asyncio.to_thread(book.cancel, one.id)
     book.show()
     return Response(status_code=204)
 
 
 async def _changed(context: RequestContext, change: Callable[[], Reservation]) -> Response:
+    _require_calm(context)
     try:
         one = await asyncio.to_thread(change)
     except BookingConflict as conflict:
@@ -170,6 +172,15 @@ async def _changed(context: RequestContext, change: Callable[[], Reservation]) -
         raise ApiError(HttpError(404, "unknown_reservation", str(error))) from None
     context.services.reservations.show()
     return json_response(describe(context, one, context.hub.clock()))
+
+
+def _require_calm(context: RequestContext) -> None:
+    """Raise `ApiError` if the asker, or the node that vouches for them, sends too much."""
+    person, via = context.person or "", vouching_node(context)
+    try:
+        context.services.reservations.pace.require_calm(person, via)
+    except Unmet as error:
+        raise ApiError(HttpError(429, "too_many", str(error))) from None
 
 
 def _overbooked(context: RequestContext, shown: Sequence[Reservation]) -> Iterator[Overbooking]:
@@ -258,7 +269,7 @@ ENDPOINTS = (
         handler=create,
         body=ReservationRequest,
         response=ReservationInfo,
-        extra_statuses=(404, 409, 503),
+        extra_statuses=(404, 409, 429, 503),
     ),
     Endpoint(
         method="POST",
@@ -278,7 +289,7 @@ ENDPOINTS = (
         handler=update,
         body=ReservationChange,
         response=ReservationInfo,
-        extra_statuses=(404, 409, 503),
+        extra_statuses=(404, 409, 429, 503),
     ),
     Endpoint(
         method="DELETE",
@@ -287,6 +298,6 @@ ENDPOINTS = (
         required_action="act",
         handler=cancel,
         status=204,
-        extra_statuses=(404, 503),
+        extra_statuses=(404, 429, 503),
     ),
 )
