@@ -27,7 +27,7 @@ from fleet_smi.wire.report import MAX_REPORT_BYTES
 
 UNKNOWN_OWNER = "?"
 """The user name that both systems write for a process whose owner they could not read."""
-_NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]")
+_NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._@-]")
 _MAX_NAME_IN_ID = 128
 _NO_HOST = Host()
 

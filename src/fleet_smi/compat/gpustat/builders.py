@@ -32,7 +32,7 @@ _REMEDY = "reboot; if it returns, check the hardware"
 # What gpustat prints for an unknown value, in its versions and options.
 _FAULT_KINDS = get_args(FaultKind)
 _UNKNOWN = frozenset({"?", "??", "--", "None"})
-_NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._:@-]+", re.ASCII)
+_NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._@-]+", re.ASCII)
 
 
 def node_id_from_host(host: str) -> str:
