@@ -56,6 +56,7 @@ def jobs(lab: Lab, tmp_path: Path) -> Iterator[Jobs]:
     made = Jobs(dict(node.env))
     made.hub = hub  # type: ignore[attr-defined]
     yield made
+    run_fleet_smi("release", env=made.env)
     made.close()
 
 
