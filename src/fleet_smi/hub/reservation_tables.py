@@ -5,7 +5,7 @@ from sqlalchemy import Column, Connection, Float, Integer, LargeBinary, Table, T
 from fleet_smi.hub.state_metadata import metadata
 
 # Soft bookings of GPUs; `changed_at` and `sequence` are for calendars. `via` is the node whose
-# agent vouched for whoever made it.
+# agent vouched for its maker.
 reservations = Table(
     "reservations",
     metadata,

@@ -19,7 +19,7 @@ from fleet_smi.hub.wheel_builder import BuiltWheel, build_installed_wheel, build
 from fleet_smi.paths import ensure_private_folder
 
 DEPENDENCIES = ("msgspec", "nvidia-ml-py")
-"""What an agent needs beside fleet-smi itself."""
+"""The dependencies of an agent, beside fleet-smi itself."""
 _OF_PYTHON_310 = "tomli"
 FOLDER = "wheelhouse"
 _NAME = re.compile(

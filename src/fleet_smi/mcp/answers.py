@@ -1,4 +1,4 @@
-"""What the answers of several tools share: lists that are cut, sizes in GiB, wanted GPUs."""
+"""Shared parts of the tools' answers: truncated lists, sizes in GiB, requested GPUs."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar

@@ -16,7 +16,7 @@ Policy = Literal["free", "no-process", "memory", "load", "context"]
 
 
 class FreeArguments(WantedGpus, frozen=True, kw_only=True):
-    """What is wanted, as for `fleet-smi free`."""
+    """The request, with the options of `fleet-smi free`."""
 
     same_node: Annotated[bool, Meta(description="all GPUs on one node")] = False
     policy: Annotated[Policy, Meta(description="what counts as free")] = "free"

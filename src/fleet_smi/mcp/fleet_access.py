@@ -1,4 +1,4 @@
-"""What the tools may use: the fleet as it is now, the hub that keeps its history, and who acts."""
+"""Access of the tools: the current fleet, the hub with its history, and the acting person."""
 
 import threading
 from collections.abc import Callable

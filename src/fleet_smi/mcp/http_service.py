@@ -23,7 +23,7 @@ def serve_http(
     listener = _listen(address)
     port = listener.getsockname()[1]
     hosts = host_names(address.host, more_hosts)
-    # stdout is for programs: whoever started this one may read the URL from it.
+    # stdout is for programs: the parent process may read the URL from it.
     print(f"http://{hosts[0]}:{port}/mcp", flush=True)
     if not is_loopback(address.host):
         text = "plain HTTP: put it behind a proxy with TLS, or use ssh -L, where others may listen"

@@ -21,7 +21,7 @@ class NoArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class JoinArguments(WantedGpus, frozen=True, kw_only=True):
-    """What to wait for: `count` GPUs of one node."""
+    """A request to the queue: `count` GPUs of one node."""
 
     where: Annotated[str, Meta(max_length=200, description="any, node:gpu03, label:rack=3")] = (
         ANYWHERE

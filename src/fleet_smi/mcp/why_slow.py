@@ -17,7 +17,7 @@ _MAX_FINDINGS, _MAX_PLACES, _MAX_TARGETS = 50, 8, 8
 
 
 class SlowArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is slow; without a target, the GPUs of the person whose token the server has."""
+    """The target to examine; without one, the GPUs of the person whose token the server has."""
 
     target: (
         Annotated[
@@ -40,7 +40,7 @@ class SlowFinding(Struct, frozen=True, kw_only=True):
 
 
 class Slowdown(Struct, frozen=True, kw_only=True):
-    """What was looked at and what was found, the most severe first.
+    """The examined GPUs and the findings, the most severe first.
 
     `advice` is on a job as a whole, from its history.
     """

@@ -47,7 +47,7 @@ class Encoder(Protocol):
 
 
 class Export(NamedTuple):
-    """What is different between exporters: the format, the receiver, how often and how much.
+    """The parts in which exporters differ: format, receiver, interval and size of a batch.
 
     `max_buffer_bytes` is for what could not be sent yet.
     """

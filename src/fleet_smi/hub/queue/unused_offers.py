@@ -15,7 +15,7 @@ from fleet_smi.model.token_bucket import TokenBucket
 ALLOWED_SECONDS, FORGIVEN_PER_SECOND = 120.0, 1 / 20
 """Two minutes are allowed, and one second of it again every twenty seconds."""
 _PEOPLE_PER_NODE = 10
-"""The people of one node are allowed as much together as so many of them."""
+"""The people of one node share an allowance of this many times that of one person."""
 
 
 class _Open(NamedTuple):
