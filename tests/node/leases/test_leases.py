@@ -309,6 +309,15 @@ def test_a_pid_that_another_process_has_by_now_makes_nobody_a_holder(
     own.write_text("pid 7\nstarted 900\n")
     assert holders(uid, 900, "4711\t7") == [4711]
     assert holders(uid, 900, "4711\t8") == []
+    # Of a process that cannot be looked at, its user's word has to do; not of one that has ended.
+    own.write_text("pid 4711\nstarted 900\n")
+    (process / "status").unlink()
+    (process / "stat").unlink()
+    assert [row["pid"] for row in leases.read(root=str(tmp_path), folder=str(path))] == [4711]
+    process.rmdir()
+    assert leases.read(root=str(tmp_path), folder=str(path)) == []
+    (tmp_path / "proc" / "1").rmdir()
+    assert [row["pid"] for row in leases.read(root=str(tmp_path), folder=str(path))] == [4711]
     lock.release()
 
 
