@@ -10,16 +10,13 @@ but which of the owner's processes holds the lease.
 import os
 import re
 import stat
-from collections import Counter
 from typing import NamedTuple
 
 from fleet_smi.errors import NotPresent, StateError
+from fleet_smi.node.bindings.lease_quota import FileQuota
 from fleet_smi.paths import user_name
 
 PREFIX, SUFFIX = "fleet-smi.", ".lease"
-_FILES_PER_OWNER = 4
-# Of all GPUs and instances, also of those that are made up: more than any machine has.
-_MAX_FILES_PER_OWNER, _MAX_FILES = 1024, 16_384
 _EXTRA = re.compile("[0-9a-f]{1,16}")
 _MAX_DETAILS_BYTES = 4096
 _MAX_NAME = 200
@@ -136,8 +133,7 @@ def own_name(uuid: str, uid: int, extra: str = "") -> str:
 def list_files(folder: int, uuid: str | None = None) -> list[LeaseFile]:
     """Return the valid files in order of their names: of one GPU, or all."""
     found: list[LeaseFile] = []
-    counts: Counter[tuple[str, int]] = Counter()
-    totals: Counter[int] = Counter()
+    quota = FileQuota()
     wanted = None if uuid is None else _encode(uuid)
     for name in sorted(os.listdir(folder)):
         if not (name.startswith(PREFIX) and name.endswith(SUFFIX)):
@@ -155,16 +151,9 @@ def list_files(folder: int, uuid: str | None = None) -> list[LeaseFile]:
         device = _decode(key)
         if device is None or _encode(device) != key:
             continue  # no taker looks for a lock under this name
-        if device and stat.S_ISREG(status.st_mode) and str(status.st_uid) == numbers[0]:
-            # No more files per user than takers make: each taker has to open all of them.
-            counts[key, status.st_uid] += 1
-            totals[status.st_uid] += 1
-            if (
-                counts[key, status.st_uid] > _FILES_PER_OWNER
-                or totals[status.st_uid] > _MAX_FILES_PER_OWNER
-                or len(found) >= _MAX_FILES
-            ):
-                continue
+        is_valid = stat.S_ISREG(status.st_mode) and str(status.st_uid) == numbers[0]
+        # Each taker has to open all of them.
+        if device and is_valid and quota.allows(key, status.st_uid):
             inode, changed_at = (status.st_dev, status.st_ino), status.st_ctime_ns / 1e9
             found.append(LeaseFile(name, device, status.st_uid, inode, changed_at))
     return found

@@ -24,19 +24,25 @@ class LockingProcess(NamedTuple):
     started: str | None
 
 
-def read_locks(root: str = "/") -> dict[Inode, list[int]]:
-    """Return the pids that hold a `flock` on each inode, by device and inode number."""
+def read_locks(root: str = "/", device: int | None = None) -> dict[Inode, list[int]]:
+    """Return the pids that hold a `flock` on each inode, by device and inode number.
+
+    With `device`, only those of one file system: others may have very many.
+    """
     locks: dict[Inode, list[int]] = {}
+    wanted = b"" if device is None else b" %02x:%02x:" % (os.major(device), os.minor(device))
     try:
         with open(f"{root}/proc/locks", "rb") as file:
             for line in file:
+                if wanted not in line:
+                    continue
                 words = line.split()
                 # "->" marks those who wait for a lock.
                 if len(words) < 6 or words[1] != b"FLOCK" or words[3] not in (b"WRITE", b"READ"):
                     continue
                 major, minor, inode = words[5].split(b":")
-                device = os.makedev(int(major, 16), int(minor, 16))
-                locks.setdefault((device, parse_count(inode)), []).append(int(words[4]))
+                number = os.makedev(int(major, 16), int(minor, 16))
+                locks.setdefault((number, parse_count(inode)), []).append(int(words[4]))
     except OSError as error:
         raise ReadFailed(f"/proc/locks: {error.strerror}") from None
     except ValueError:
@@ -51,12 +57,16 @@ def identify_self() -> dict[str, str]:
 
 def is_holder(root: str, pid: int, uid: int, identity: Mapping[str, str]) -> bool:
     """Whether a locker is the process of this user that the identity describes."""
-    process = _read_process(root, pid)
-    named = identity.get("pid")
+    process = read_process(root, pid)
     if process is None:
         # Ended, or hidden from us (hidepid): then the word of the file's owner has to do.
-        return named == str(pid) and not os.path.exists(f"{root}/proc/1")
-    if uid not in process.uids or named not in process.pids:
+        return identity.get("pid") == str(pid) and not os.path.exists(f"{root}/proc/1")
+    return is_described(process, uid, identity)
+
+
+def is_described(process: LockingProcess, uid: int, identity: Mapping[str, str]) -> bool:
+    """Whether a process runs as this user and is the one that the identity describes."""
+    if uid not in process.uids or identity.get("pid") not in process.pids:
         return False
     return process.started is None or process.started == identity.get("started")
 
@@ -70,11 +80,12 @@ def find_holder(
 
 def is_process_of(pid: int, uid: int) -> bool:
     """Whether a process runs as this user; also if it cannot be seen."""
-    process = _read_process("/", pid)
+    process = read_process("/", pid)
     return process is None or uid in process.uids
 
 
-def _read_process(root: str, pid: int) -> LockingProcess | None:
+def read_process(root: str, pid: int) -> LockingProcess | None:
+    """Read what tells a process from others; `None` if it has ended, or is hidden from us."""
     uids, pids = set[int](), {str(pid)}
     try:
         with open(f"{root}/proc/{pid}/status", "rb") as file:

@@ -28,8 +28,10 @@ from fleet_smi.node.bindings.lease_lockers import (
     Inode,
     find_holder,
     identify_self,
+    is_described,
     is_process_of,
     read_locks,
+    read_process,
 )
 
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -137,16 +139,17 @@ def _lock_all(folder: int, uuid: str, own: _OwnFile) -> LeaseLock | None:
     """
     others: list[int] = []
     is_own_locked = False
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     with contextlib.ExitStack() as opened:
         opened.callback(os.close, own.descriptor)
         for each in list_files(folder, uuid):
             if each.inode == own.inode:
-                is_own_locked = _lock(folder, each, own.descriptor)
+                is_own_locked = _lock(folder, each, own.descriptor, deadline)
                 continue
             file = _open_other(folder, each.name)
             if file is None:
                 continue  # gone again, or closed to us: the last look finds its holder
-            if _lock(folder, each, file) and len(others) < _MAX_OTHERS:
+            if _lock(folder, each, file, deadline) and len(others) < _MAX_OTHERS:
                 others.append(file)
                 opened.callback(os.close, file)
             else:
@@ -159,20 +162,24 @@ def _lock_all(folder: int, uuid: str, own: _OwnFile) -> LeaseLock | None:
     return LeaseLock(uuid, own.descriptor, (*others, own.descriptor))
 
 
-def _lock(folder: int, file: LeaseFile, descriptor: int) -> bool:
-    """Lock a file; `False` if it is locked by somebody who holds nothing; raise `_Held`."""
+def _lock(folder: int, file: LeaseFile, descriptor: int, deadline: float) -> bool:
+    """Lock a file; `False` if it is locked by somebody who holds nothing; raise `_Held`.
+
+    At the deadline nobody is waited for any more: many files may be locked like this.
+    """
     if _try_lock(descriptor):
         return True
-    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        locks = read_locks()
+        locks = read_locks(device=file.inode[0])
         # Released meanwhile, or locked by a process outside this container: nobody can tell.
-        if file.inode not in locks:
+        if file.inode not in locks or _is_locked_by_holder(folder, file, locks):
             raise _Held
         # Whoever it is may be in the middle of taking the GPU, by a file of their own.
-        if any(_has_holder(folder, each, locks) for each in list_files(folder, file.uuid)):
+        is_last = time.monotonic() > deadline
+        files = [file] if is_last else list_files(folder, file.uuid)
+        if any(_has_holder(folder, each, locks) for each in files):
             raise _Held
-        if time.monotonic() > deadline:
+        if is_last:
             return False
         time.sleep(_LOOK_SECONDS)
 
@@ -198,8 +205,26 @@ def _holder_beside(folder: int, lock: LeaseLock) -> bool:
     others = [each for each in list_files(folder, lock.uuid) if each.inode not in mine]
     if not others:
         return False
-    locks = read_locks()
+    locks = read_locks(device=others[0].inode[0])
     return any(_has_holder(folder, each, locks) for each in others)
+
+
+def _is_locked_by_holder(folder: int, file: LeaseFile, locks: dict[Inode, list[int]]) -> bool:
+    """Whether a locker of this file holds the GPU by the usual file of its own user."""
+    for pid in locks[file.inode]:
+        process = read_process("/", pid)
+        for uid in () if process is None else process.uids:
+            name = own_name(file.uuid, uid)
+            with contextlib.suppress(OSError):
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if (
+                    process is not None
+                    and status.st_uid == uid
+                    and pid in locks.get((status.st_dev, status.st_ino), ())
+                    and is_described(process, uid, read_details(folder, name))
+                ):
+                    return True
+    return False
 
 
 def _has_holder(folder: int, file: LeaseFile, locks: dict[Inode, list[int]]) -> bool:
@@ -211,7 +236,7 @@ def _has_holder(folder: int, file: LeaseFile, locks: dict[Inode, list[int]]) -> 
 
 def _remove_if_locked_by_stranger(folder: int, own: _OwnFile) -> None:
     """Remove a file of this user's that another user has locked, and keeps locked."""
-    pids = read_locks().get(own.inode)
+    pids = read_locks(device=own.inode[0]).get(own.inode)
     uid = os.geteuid()
     if pids and not any(is_process_of(pid, uid) for pid in pids):
         _unlink(folder, own.name)

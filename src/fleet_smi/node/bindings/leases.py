@@ -65,7 +65,7 @@ def read(root: str = "/", folder: str | None = None) -> list[dict[str, Any]]:
         if not files:
             _unleased.remember(path, before)
             raise NotPresent(_NO_LEASE)
-        locks = read_locks(root)
+        locks = read_locks(root, before.st_dev)
         held: dict[str, list[dict[str, Any]]] = {}
         for file in files:
             if file.inode not in locks:
