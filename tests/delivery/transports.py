@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -19,6 +20,7 @@ from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
 from fleet_smi.hub.closings import ClosingStore
 from fleet_smi.hub.credentials import CredentialCache
 from fleet_smi.hub.database import open_database
+from fleet_smi.hub.figure_batches import FigureBatches
 from fleet_smi.hub.figure_delivery import FigureRoute
 from fleet_smi.hub.hub import Hub
 from fleet_smi.hub.node_store import NodeStore
@@ -329,7 +331,18 @@ class PushTransport(AuthenticatedTransport, RawTransport):
                 Delivery(source="push", target=self.target, result=base, figures=figures)
             )
 
-        with patch.object(self._hub.figures, "apply", record):
+        follow = FigureBatches._follow
+
+        def record_batch(batches: FigureBatches, followed: Any, reports: Any, rows: Any) -> None:
+            follow(batches, followed, reports, rows)
+            for each in followed:
+                latest = reports.routes[each.number].node.latest.snapshot
+                deliveries.add(Delivery(source="push", target=self.target, result=latest))
+
+        with (
+            patch.object(self._hub.figures, "apply", record),
+            patch.object(FigureBatches, "_follow", record_batch),
+        ):
             yield
 
     def error_after(self, action: Callable[[], None]) -> DeliveryError:

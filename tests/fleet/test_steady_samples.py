@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from fleet_smi.fleet import device_standings
-from fleet_smi.fleet.device_standings import StateTransition
 from fleet_smi.fleet.fleet import FleetChange, FleetState
+from fleet_smi.fleet.state_transition import StateTransition
 from fleet_smi.model.snapshot import Gpu, Snapshot
 from fleet_smi.model.snapshot_figures import figures_of, with_figures
 from fleet_smi.model.verdict import live_standing

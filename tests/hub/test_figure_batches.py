@@ -15,7 +15,7 @@ from fleet_smi.errors import NeedsFullReport
 from fleet_smi.fleet.fleet import FleetChange, FleetState, Via
 from fleet_smi.fleet.machines import Machine, evidence_of
 from fleet_smi.fleet.node_sample import NodeSample
-from fleet_smi.hub.figure_batches import FigureBatches, PackedReport
+from fleet_smi.hub.figure_batches import BatchedReports, FigureBatches
 from fleet_smi.hub.figure_delivery import FigureRoute
 from fleet_smi.hub.history.series.buffer import SampleBuffer
 from fleet_smi.hub.hub import Hub
@@ -176,7 +176,9 @@ def compare_group(seed: int) -> tuple[int, int]:
         packed = [node for node, body in zip(nodes, bodies, strict=True) if body is not None]
         rng.shuffle(packed)
         by_node = dict(zip(nodes, bodies, strict=True))
-        reports = [PackedReport(by_node[node] or b"", node.route(), None) for node in packed]
+        bodies_sent = [by_node[node] or b"" for node in packed]
+        routes = [node.route() for node in packed]
+        reports = BatchedReports(bodies_sent, routes, [None] * len(packed))
         rows = dict(zip(packed, batches.apply(reports, MAX_AGE), strict=True))
         for node in nodes:
             if rows.get(node) is None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fleet_smi.fleet.figure_columns import FigureColumns
 from fleet_smi.hub.figure_batches import FigureBatches
+from fleet_smi.hub.figure_columns import FigureColumns
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.units import GIB, MIB
 from fleet_smi.wire.compact import OLDER_GPU_COLUMNS, CompactReport, compact_parts, split
@@ -200,6 +200,21 @@ def _as_older(body: bytes) -> bytes:
     older = [mask & (1 << at) - 1 | mask >> PROCESSES_AT << at for mask in masks]
     head = body[:1] + bytes([OLDER_PACKED_VERSION]) + body[2 : HEAD.size - 8]
     return head + struct.pack("<II", *older) + body[HEAD.size :]
+
+
+def test_figures_of_more_processes_than_a_node_has_are_refused(agents: list[PackingAgent]) -> None:
+    agent = agents[0]
+    agent.send(agent.packed(agent.taken(4)))
+    agent.acknowledged()
+    sent, last = agent.sent, agent._last
+    assert sent is not None
+    report = compact_parts(split(sent), split(agent.taken(5)), last)
+    assert report is not None
+    hostile = replace(report, processes=((GIB, GIB), None, None, None, None))
+    agent.send(encode_packed(hostile, time.time(), agent.receipt.hub))
+    status, body = agent.response()
+    assert (status, b"need_full" in body) == (409, True)
+    assert agent.latest == sent
 
 
 def test_figures_that_cross_a_threshold_are_judged(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fleet_smi.fleet.node_sample import PackedSample
 from fleet_smi.hub.figure_batches import FigureBatches
 from fleet_smi.model.snapshot_figures import MemoryLimits, SnapshotFigures
 from fleet_smi.server import report_decoding, report_handler
@@ -61,11 +60,9 @@ def expanded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     follow = FigureBatches._follow
 
-    def followed(
-        batches: FigureBatches, report: Any, packed: PackedSample, at: float, is_closed: bool
-    ) -> int:
-        numbers.append(packed.sequence)
-        return follow(batches, report, packed, at, is_closed)
+    def followed(batches: FigureBatches, reports: Any, *rest: Any) -> None:
+        numbers.extend([each.packed.sequence for each in reports])
+        follow(batches, reports, *rest)
 
     # Steady ones are not merged, those of a known node before all checks.
     monkeypatch.setattr(FigureBatches, "_follow", followed)

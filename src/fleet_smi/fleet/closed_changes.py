@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from fleet_smi.fleet.device_standings import StateTransition
 from fleet_smi.fleet.fleet_change import FleetChange
+from fleet_smi.fleet.state_transition import StateTransition
 from fleet_smi.model.closing import Closing, close_device, closings_by_device
 from fleet_smi.model.verdict.hysteresis import Standing
 

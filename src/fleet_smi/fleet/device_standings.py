@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet_smi.fleet.node_sample import NodeSample
-from fleet_smi.model.fleet import State, Verdict
+from fleet_smi.fleet.node_sample import NodeSample, is_slowed
+from fleet_smi.fleet.state_transition import StateTransition, judged_changes
+from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.snapshot import Gpu, Instance
-from fleet_smi.model.snapshot_figures import GPU_FIELDS, SnapshotFigures
+from fleet_smi.model.snapshot_figures import GPU_FIELDS
 from fleet_smi.model.verdict.hysteresis import SampleTiming, Standing, apply_sample, shift_standing
 from fleet_smi.model.verdict.live_standing import (
     NO_SAMPLE,
@@ -22,9 +22,9 @@ from fleet_smi.model.verdict.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from fleet_smi.model.verdict.window import max_gap_seconds, mean_weight
 
 if TYPE_CHECKING:
-    from fleet_smi.fleet.figure_columns import NodeColumns, ReportLink
+    from fleet_smi.fleet.node_columns import NodeColumns, ReportLink
 
-_BUSY, _ENCODER, _DECODER, _MEMORY, _POWER, _TEMPERATURE = [
+_BUSY, _ENCODER, _DECODER, _MEMORY, _POWER, _TEMPERATURE, _THROTTLES = [
     GPU_FIELDS.index(field)
     for field in (
         "busy_percent",
@@ -33,16 +33,9 @@ _BUSY, _ENCODER, _DECODER, _MEMORY, _POWER, _TEMPERATURE = [
         "memory_used_bytes",
         "power_watts",
         "temperature_celsius",
+        "throttle_reasons",
     )
 ]
-
-
-class StateTransition(Struct, frozen=True, kw_only=True, gc=False):
-    """A change of state of a GPU or instance; `before` is `None` for a new one."""
-
-    uuid: str
-    before: State | None
-    after: Verdict
 
 
 class DeviceStandings(Mapping[str, Standing]):
@@ -59,6 +52,7 @@ class DeviceStandings(Mapping[str, Standing]):
         "_gpus",
         "_live",
         "_of_gpus",
+        "_placed",
         "_sample",
         "_skew",
         "_thresholds",
@@ -72,6 +66,7 @@ class DeviceStandings(Mapping[str, Standing]):
         self._of_gpus: list[LiveStanding] = []
         self._gpus: Sequence[Gpu] = ()
         self._sample: NodeSample | None = None  # the latest, if its figures are newer
+        self._placed: NodeSample | None = None  # the one that advances with what is in columns
         self.columns: NodeColumns | None = None
         self._at = -inf
         self._skew = 0.0
@@ -79,8 +74,7 @@ class DeviceStandings(Mapping[str, Standing]):
         self.occupancy_changed: tuple[str, ...] = ()
 
     def __getitem__(self, uuid: str) -> Standing:
-        if self.columns is not None:
-            self.columns.bring_up_to_date(self._of_gpus)
+        self.catch_up()
         live = self._live[uuid]
         return (
             live.standing(self._thresholds, self._latest(live))
@@ -137,31 +131,62 @@ class DeviceStandings(Mapping[str, Standing]):
     ) -> tuple[StateTransition, ...]:
         """Like `judge`, of a sample in which only figures differ from the one before."""
         self._leave_columns()
-        step, columns, live = self._step(timing, thresholds), sample.figures.gpus, self._of_gpus
-        if step is None or len(columns[0]) != len(live):
+        step, count = self._step(timing, thresholds), len(sample.figures.gpus[0])
+        if step is None or count != len(self._of_gpus):
             return self.judge(sample.snapshot.gpus, timing, thresholds)
-        for position in sample.changed_uses(before):
+        changed = sample.changed_uses(before)
+        return self._judge_some(sample, range(count), changed, step, timing)
+
+    def judge_beside_columns(
+        self,
+        sample: NodeSample,
+        positions: Sequence[int],
+        changed: Sequence[int],
+        timing: SampleTiming,
+        thresholds: Thresholds,
+    ) -> tuple[StateTransition, ...]:
+        """Judge some GPUs of a sample whose others were steady in the columns of the node.
+
+        The standings were up to date before these were advanced. Of the GPUs in `changed` the
+        processes are used otherwise than in the sample before.
+        """
+        columns, step = self.columns, self._step(timing, thresholds)
+        if columns is None or step is None:
+            raise LookupError("no columns, or not the next sample")
+        throttles = sample.figures.gpus[_THROTTLES]
+        slowed = [position for position in positions if is_slowed(throttles[position])]
+        transitions = self._judge_some(sample, positions, [*changed, *slowed], step, timing)
+        columns.set_gpus(positions, self._of_gpus, sample, timing.at, thresholds)
+        self._placed = sample
+        return transitions
+
+    def _judge_some(
+        self,
+        sample: NodeSample,
+        positions: Sequence[int],
+        changed: Sequence[int],
+        step: SampleStep,
+        timing: SampleTiming,
+    ) -> tuple[StateTransition, ...]:
+        """Judge the GPUs at some positions: in full if they have `changed` or are not steady."""
+        live, columns = self._of_gpus, sample.figures.gpus
+        for position in changed:
             live[position].end_steadiness()
+        load, encoder, decoder = columns[_BUSY], columns[_ENCODER], columns[_DECODER]
+        used, watts = columns[_MEMORY], columns[_POWER]
         others = [
-            one
-            for one, busy, encoder, decoder, used, watts in zip(
-                live,
-                columns[_BUSY],
-                columns[_ENCODER],
-                columns[_DECODER],
-                columns[_MEMORY],
-                columns[_POWER],
-                strict=True,
+            at
+            for at in positions
+            if not live[at].add_steady(
+                load[at], encoder[at], decoder[at], used[at], watts[at], step
             )
-            if not one.add_steady(busy, encoder, decoder, used, watts, step)
         ]
         transitions: tuple[StateTransition, ...] = ()
         self.occupancy_changed = ()
         if others:
-            positions = [one.position for one in others]
-            gpus = sample.refresh_gpus(positions)
-            some = [gpus[position] for position in positions]
-            transitions = self._judge_in_full(gpus, some, timing, thresholds)
+            gpus = sample.refresh_gpus(others)
+            some = [gpus[position] for position in others]
+            transitions = self._judge_in_full(gpus, some, timing, step.thresholds)
             self._gpus = gpus
         self._at, self._skew, self._sample = timing.at, timing.skew, sample
         return transitions
@@ -181,7 +206,7 @@ class DeviceStandings(Mapping[str, Standing]):
         if not len(self._live) == len(live) == len(sample.base.gpus) > 0:
             return False  # there are instances, missing GPUs, or all standings are new
         columns.set(live, sample, self._at, link, thresholds)
-        self.columns = columns
+        self.columns, self._placed, self.occupancy_changed = columns, sample, ()
         return True
 
     @property
@@ -190,16 +215,18 @@ class DeviceStandings(Mapping[str, Standing]):
         columns = self.columns
         return None if columns is None or columns.is_outdated else columns
 
-    def follow_columns(self, sample: NodeSample, at: float, skew: float) -> None:
-        """Note that the figures of a sample were judged in the columns, and were steady."""
-        if self.columns is not None:
-            self.columns.ahead += 1
-        self._at, self._skew, self._sample, self.occupancy_changed = at, skew, sample, ()
+    def catch_up(self) -> None:
+        """Continue from the last sample that was judged in columns, if there was one since."""
+        columns = self.columns
+        if columns is not None and columns.ahead and self._placed is not None:
+            self._at = columns.bring_up_to_date(self._of_gpus)
+            self._sample = self._placed
+            self._skew = self._at - self._sample.taken_at
 
     def _leave_columns(self) -> None:
         """Continue from what was judged in columns, and without them."""
         if self.columns is not None:
-            self.columns.bring_up_to_date(self._of_gpus)
+            self.catch_up()
             self.columns.is_outdated = True
 
     def _column(self, position: int) -> Sequence[Any]:
@@ -211,14 +238,9 @@ class DeviceStandings(Mapping[str, Standing]):
             return column
         return [getattr(gpu, GPU_FIELDS[position]) for gpu in self._gpus]
 
-    @property
-    def _figures(self) -> SnapshotFigures | None:
-        return None if self._sample is None else self._sample.figures
-
     def marks(self) -> list[int | None]:
         """Return the mark of each GPU (`LiveStanding.mark`), in the order of the latest sample."""
-        if self.columns is not None:
-            self.columns.bring_up_to_date(self._of_gpus)
+        self.catch_up()
         thresholds, gpus, used = self._thresholds, self._gpus, self._column(_MEMORY)
         if not len(self._live) == len(self._of_gpus) == len(gpus) == len(used):
             return []  # there are instances, or all standings are new
@@ -233,6 +255,7 @@ class DeviceStandings(Mapping[str, Standing]):
         No verdict has its texts. Of the figures only the memory and temperature of free GPUs are
         those of that sample.
         """
+        self.catch_up()
         if not len(self._live) == len(self._of_gpus) == len(self._gpus):
             return []
         # A sample that changes the state is judged in full, so these have the current one.
@@ -249,8 +272,7 @@ class DeviceStandings(Mapping[str, Standing]):
 
     def judged_gpu(self, position: int) -> tuple[Gpu, Verdict]:
         """Return one GPU of the latest sample, and the verdict on it."""
-        if self.columns is not None:
-            self.columns.bring_up_to_date(self._of_gpus)
+        self.catch_up()
         latest = self._latest(live := self._of_gpus[position])
         if latest.gpu is None:
             raise LookupError(f"no GPU at {position}")
@@ -258,6 +280,7 @@ class DeviceStandings(Mapping[str, Standing]):
 
     def set_gpus(self, gpus: Sequence[Gpu]) -> None:
         """Set the GPUs of the latest sample, after a snapshot was made of it: to keep them once."""
+        self.catch_up()
         if len(gpus) == len(self._gpus):
             self._gpus, self._sample = gpus, None
 
@@ -282,9 +305,8 @@ class DeviceStandings(Mapping[str, Standing]):
     def _latest(self, live: LiveStanding) -> LatestSample:
         position = live.position
         gpu = self._gpus[position]
-        figures = self._figures
-        if figures is not None:
-            values = [column[position] for column in figures.gpus]
+        if self._sample is not None:
+            values = [column[position] for column in self._sample.figures.gpus]
             gpu = replace(gpu, **dict(zip(GPU_FIELDS, values, strict=True)))
         return LatestSample(gpu, self._skew)
 
@@ -322,19 +344,6 @@ class DeviceStandings(Mapping[str, Standing]):
         self._live, self._of_gpus = after, [after[gpu.uuid] for gpu in gpus]
         for position, live in enumerate(self._of_gpus):
             live.position = position
-        transitions, occupancy_changed = [], []
-        for uuid, previous in judged.items():
-            standing = after[uuid].judged
-            # An unchanged summary is reused, so identity is enough and costs next to nothing.
-            if (
-                previous is None
-                or previous.group is not standing.group
-                or previous.ended is not standing.ended
-                or previous.window.lease_holder != standing.window.lease_holder
-            ):
-                occupancy_changed.append(uuid)
-            state, verdict = None if previous is None else previous.verdict.state, standing.verdict
-            if state != verdict.state:
-                transitions.append(StateTransition(uuid=uuid, before=state, after=verdict))
+        transitions, occupancy_changed = judged_changes(judged, after)
         self.occupancy_changed = (*occupancy_changed, *(before.keys() - after.keys()))
-        return tuple(transitions)
+        return transitions

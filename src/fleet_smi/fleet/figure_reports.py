@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 
 from fleet_smi.fleet.fleet_change import FleetChange, node_change
-from fleet_smi.fleet.node_sample import NodeSample, PackedSample
+from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.snapshot_figures import SnapshotFigures, with_figures
@@ -64,23 +64,6 @@ class FigureReports:
         transitions = node.update_figures(figures, at, self._thresholds)
         self._mark_applied(node_id)
         return node_change(node, via, transitions)
-
-    def follow(
-        self, node: NodeState, packed: PackedSample, at: float, timeout: float | None
-    ) -> None:
-        """Note the next report of a node, after it was judged in its columns.
-
-        Its number is the highest of its run; without another one the node is silent after
-        `timeout`. What has changed is to be marked by `mark_all_applied`.
-        """
-        sample, run = node.latest, node.sequences.runs[-1]
-        sample.advance(packed, node.standings.columns)
-        node.follow_columns(sample, at, timeout)
-        run_id = sample.base.run_id
-        if run.run_id == run_id:
-            run.add(packed.sequence)
-        elif run_id is not None:
-            node.sequences.add(run_id, packed.sequence)
 
 
 def _is_plain(

@@ -3,11 +3,10 @@
 Pure: the caller passes in the snapshots and the time, always by the hub's own clock.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import inf, isfinite
 
 from fleet_smi.fleet.delivery import IdOrigin
-from fleet_smi.fleet.device_standings import StateTransition
 from fleet_smi.fleet.figure_reports import MAX_AGE_ERROR_SECONDS, FigureReports
 from fleet_smi.fleet.fleet_change import FleetChange, late_change, node_change
 from fleet_smi.fleet.identity import NodeIdentities
@@ -21,6 +20,7 @@ from fleet_smi.fleet.node_views import NodeViews
 from fleet_smi.fleet.routes import Routes
 from fleet_smi.fleet.same_machine import MachineIndex, is_known_by_name
 from fleet_smi.fleet.silence import SilenceChecks
+from fleet_smi.fleet.state_transition import StateTransition
 from fleet_smi.fleet.unrecorded import begin_unrecorded, end_unrecorded
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.fleet import FleetView, NodeView
@@ -283,6 +283,10 @@ class FleetState:
         """Return one node that reports, for a comparison; `None` where `node_parts` is needed."""
         node = self._nodes.get(node_id)
         return None if node is None else self.views.live(node, now, self.delay_seconds)
+
+    def select_live(self, node_ids: Iterable[str], now: float) -> list[NodeState | None]:
+        """Return the nodes of which `live_node` is more than `None`."""
+        return self.views.select_live(node_ids, now, self.delay_seconds)
 
     def device_keys(self) -> set[tuple[str, str]]:
         """Return the node id and UUID of every GPU and instance in `view`; in any thread."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from fleet_smi.fleet.device_standings import StateTransition
 from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.fleet.node_state import NodeState
+from fleet_smi.fleet.state_transition import StateTransition
 from fleet_smi.fleet.via import Via
 from fleet_smi.model.snapshot import Snapshot
 from fleet_smi.model.uuids import snapshot_uuids

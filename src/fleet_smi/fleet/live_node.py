@@ -1,6 +1,6 @@
 """A node for readers that keep what they made of it, and make again only what has changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -68,19 +68,31 @@ class LiveNode:
         return self.node.standings.judged_gpu(position)
 
 
+def node_facts(node: NodeState) -> tuple[int, bool]:
+    """Return the `facts` of a live node."""
+    return node.facts_revision, is_clock_wrong(node.at - node.latest.taken_at)
+
+
+def select_live(
+    nodes: Iterable[NodeState | None], now: float, thresholds: Thresholds, delay_seconds: float
+) -> list[NodeState | None]:
+    """Return each node that has all its GPUs and is not silent, `None` in the place of others."""
+    latest = now - delay_seconds
+    return [
+        node
+        if node is not None
+        and node.sample is not None
+        and not node.inventory.missing
+        # Where it is not infinite, `wake_at` is when it becomes silent, and known already.
+        and latest <= (node.silent_at(thresholds) if node.wake_at == inf else node.wake_at)
+        else None
+        for node in nodes
+    ]
+
+
 def live_node(
     node: NodeState, now: float, thresholds: Thresholds, delay_seconds: float
 ) -> LiveNode | None:
     """Return a node that has all its GPUs and is not silent; `None` for any other."""
-    sample = node.sample
-    if sample is None or node.inventory.missing:
-        return None
-    # Where it is not infinite, `wake_at` is the same, and known already.
-    silent_at = node.silent_at(thresholds) if node.wake_at == inf else node.wake_at
-    if now - delay_seconds > silent_at:
-        return None
-    return LiveNode(
-        node,
-        (node.facts_revision, is_clock_wrong(node.at - sample.taken_at)),
-        min(node.at, now),
-    )
+    (live,) = select_live((node,), now, thresholds, delay_seconds)
+    return None if live is None else LiveNode(live, node_facts(live), min(live.at, now))

@@ -19,7 +19,7 @@ from fleet_smi.model.snapshot_figures import (
 from fleet_smi.model.verdict.throttling import throttle_kind
 
 if TYPE_CHECKING:
-    from fleet_smi.fleet.figure_columns import NodeColumns
+    from fleet_smi.fleet.node_columns import NodeColumns
 
 _THROTTLES = GPU_FIELDS.index("throttle_reasons")
 # The figures of a process that its summary depends on (`model/verdict/process_group.py`).
@@ -27,11 +27,12 @@ _MEMORY, _CONDITION = PROCESS_FIELDS.index("gpu_memory_bytes"), PROCESS_FIELDS.i
 
 
 class PackedSample(NamedTuple):
-    """A packed report, whose numbers are all within their limits."""
+    """A packed report, whose numbers are all within their limits; `at` is by the hub's clock."""
 
     body: bytes
     sequence: int
     taken_at: float
+    at: float
 
 
 class NodeSample:
@@ -79,16 +80,29 @@ class NodeSample:
         """Return the next sample, in which only figures differ from this one."""
         return NodeSample(self.base, figures, self._limits)
 
-    def advance(self, packed: PackedSample, columns: "NodeColumns | None") -> None:
+    def advance(self, packed: PackedSample, columns: "NodeColumns | None") -> tuple[float, int]:
         """Become the next sample, by a packed report that has all columns of the one before.
 
-        It is unpacked when somebody reads figures that are not in the columns of its node.
+        It is unpacked when somebody reads figures that are not in the columns of its node. Return
+        when it was taken, by the hub's clock, and its number.
         """
         self.columns = columns
         if self._first is None:
             self._first = self.figures
-        self._packed, self.sequence, self.taken_at = packed
+        self._packed, self.sequence, self.taken_at, at = packed
         self._figures = self._snapshot = None
+        return at, self.sequence
+
+    def followed_by_packed(self) -> "NodeSample":
+        """Return one more of this sample, to be advanced: this one stays as it is."""
+        after = NodeSample(self.base, self._figures, self._limits)
+        after._first, after._packed, after.columns = self._first, self._packed, self.columns
+        after._snapshot, after.taken_at, after.sequence = (
+            self._snapshot,
+            self.taken_at,
+            self.sequence,
+        )
+        return after
 
     @property
     def limits(self) -> MemoryLimits:
@@ -141,9 +155,7 @@ class NodeSample:
         throttles = new.gpus[_THROTTLES]
         if throttles is not old.gpus[_THROTTLES]:
             changed += [
-                position
-                for position, reasons in enumerate(throttles)
-                if reasons and throttle_kind(reasons) is not None
+                position for position, reasons in enumerate(throttles) if is_slowed(reasons)
             ]
         old_memory, new_memory = old.processes[_MEMORY], new.processes[_MEMORY]
         old_conditions, new_conditions = old.processes[_CONDITION], new.processes[_CONDITION]
@@ -181,3 +193,8 @@ class NodeSample:
                 ]
             )
         return replace(gpu, **fields)
+
+
+def is_slowed(throttle_reasons: tuple[str, ...] | None) -> bool:
+    """Return whether one of the reasons slows a GPU down."""
+    return bool(throttle_reasons) and throttle_kind(throttle_reasons or ()) is not None

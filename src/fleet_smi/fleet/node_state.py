@@ -1,17 +1,19 @@
 """The state of one node: its latest snapshot, judged."""
 
+from collections.abc import Sequence
 from math import inf
 from operator import attrgetter
 
 from msgspec.structs import replace
 
-from fleet_smi.fleet.clock_watch import is_clock_wrong
-from fleet_smi.fleet.device_standings import DeviceStandings, StateTransition
+from fleet_smi.fleet.bare_views import view_without_gpus
+from fleet_smi.fleet.device_standings import DeviceStandings
 from fleet_smi.fleet.inventory import Inventory, gpus_with_missing
 from fleet_smi.fleet.node_checkpoint import NodeCheckpoint
-from fleet_smi.fleet.node_sample import NodeSample
+from fleet_smi.fleet.node_sample import NodeSample, PackedSample
+from fleet_smi.fleet.state_transition import StateTransition
 from fleet_smi.fleet.via import Via, find_ssh_host
-from fleet_smi.model.fleet import NodeView, Verdict
+from fleet_smi.model.fleet import Verdict
 from fleet_smi.model.safe_text import natural_sort_key
 from fleet_smi.model.sequences import SequenceTracker
 from fleet_smi.model.snapshot import Gpu, Instance, Snapshot
@@ -28,8 +30,6 @@ _by_index = attrgetter("index", "uuid")
 _CLOCK_AHEAD_SECONDS = 60.0
 # A report is on its way for less than this.
 _MAX_DELAY_SECONDS = 60.0
-# These transports fetch only the latest report: gaps in the numbers are no loss there.
-_LATEST_ONLY = ("pull", "files")
 
 
 class NodeState:
@@ -182,10 +182,45 @@ class NodeState:
         """
         return self._update(self.latest.followed_by(figures), None, at, thresholds)
 
-    def follow_columns(self, sample: NodeSample, at: float, timeout: float | None) -> None:
-        """Note that the sample has advanced to one that was judged in the columns of the node."""
+    def follow(self, packed: PackedSample, timeout: float | None) -> None:
+        """Note the next report, a packed one that was judged in the columns of the node.
+
+        Its number is the highest of its run; without another one the node is silent after
+        `timeout`. That it has changed is to be marked by `FleetState.mark_all_applied`.
+        """
+        # In one function, as it runs for nearly every report.
+        sample, run = self.latest, self.sequences.runs[-1]
+        at, sequence = sample.advance(packed, self.standings.columns)
         self.at, self._gpus, self.wake_at = at, None, inf if timeout is None else at + timeout
-        self.standings.follow_columns(sample, at, at - sample.taken_at)
+        run_id = sample.base.run_id
+        if run.run_id == run_id:
+            run.add(sequence)
+        elif run_id is not None:
+            self.sequences.add(run_id, sequence)
+
+    def follow_partly(
+        self,
+        packed: PackedSample,
+        timeout: float | None,
+        positions: Sequence[int],
+        changed: Sequence[int],
+        thresholds: Thresholds,
+    ) -> tuple[StateTransition, ...]:
+        """Like `follow`, of a report that was not steady for the GPUs at these positions.
+
+        Of those in `changed` the processes are used otherwise than in the report before.
+        """
+        before, at = (self.sample, self.at, self._gpus, self.wake_at), packed.at
+        self.sample = sample = self.latest.followed_by_packed()
+        try:
+            self.follow(packed, timeout)
+            timing = SampleTiming(at, sample.base.interval_seconds, at - sample.taken_at)
+            return self.standings.judge_beside_columns(
+                sample, positions, changed, timing, thresholds
+            )
+        except Exception:
+            self.sample, self.at, self._gpus, self.wake_at = before
+            raise
 
     def _update(
         self, sample: NodeSample, gpus: tuple[Gpu, ...] | None, at: float, thresholds: Thresholds
@@ -268,48 +303,8 @@ class NodeState:
         in_order = sorted(self.gpus, key=_by_index)
         verdicts = self._verdicts(now, since, silent)
         gpus = [(gpu, verdicts[gpu.uuid]) for gpu in in_order]
-        node = self._without_gpus(now, silent)
+        node = view_without_gpus(self, now, silent=silent)
         return NodeParts(node=node, gpus=tuple(gpus), verdicts=verdicts)
-
-    def bare_view(self) -> NodeView:
-        """Return the node by name only, where no more of it can be shown."""
-        via = None if self.via is None else self.via.source
-        return NodeView(
-            node_id=self.node_id,
-            name=self.name,
-            taken_at=None,
-            age_seconds=None,
-            silent=True,
-            via=via,
-            trouble=self.failure_message,
-            ssh_host=self.ssh_host,
-            labels=self.given_labels,
-        )
-
-    def _without_gpus(self, now: float, silent: bool) -> NodeView:
-        via, snapshot = None if self.via is None else self.via.source, self.snapshot
-        if snapshot is None:
-            return self.bare_view()
-        skew = self.at - snapshot.taken_at
-        return NodeView(
-            node_id=self.node_id,
-            name=self.name,
-            taken_at=snapshot.taken_at,
-            age_seconds=max(0.0, now - self.at),
-            silent=silent,
-            via=via,
-            trouble=self.failure_message,
-            clock_skew_seconds=skew if is_clock_wrong(skew) else None,
-            missing_reports=0 if via in _LATEST_ONLY else self.sequences.missing,
-            ssh_host=self.ssh_host,
-            labels=snapshot.labels | self.given_labels,
-            interval_seconds=snapshot.interval_seconds,
-            sequence=snapshot.sequence,
-            boot_id=snapshot.boot_id,
-            agent_version=snapshot.agent_version,
-            host=snapshot.host,
-            runs=snapshot.runs,
-        )
 
     def checkpoint(self) -> NodeCheckpoint | None:
         """Return what to store; later reports do not change it."""

@@ -1,14 +1,15 @@
 """Views of nodes, with the warnings that a node does not know of: faults of the hub, shared ids."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from msgspec.structs import replace
 
+from fleet_smi.fleet.bare_views import bare_view
 from fleet_smi.fleet.identity import NodeIdentities
 from fleet_smi.fleet.inventory import NewHome
-from fleet_smi.fleet.live_node import LiveNode, live_node
+from fleet_smi.fleet.live_node import LiveNode, live_node, select_live
 from fleet_smi.fleet.machines import JOIN_AS_NEW, NEW_MACHINE_ID
 from fleet_smi.fleet.node_faults import NodeFaults
 from fleet_smi.fleet.node_state import NodeState
@@ -59,7 +60,7 @@ class NodeViews:
                 parts = apply_bookings(parts, booked, now)
         except Exception as error:  # noqa: BLE001  # one node must not hide the others
             self._faults.record("view", node.node_id, error)
-            parts = NodeParts(node=node.bare_view())
+            parts = NodeParts(node=bare_view(node))
         else:
             if self._faults and node.node_id not in self._unbuilt:
                 self._faults.clear("view", node.node_id)
@@ -69,15 +70,27 @@ class NodeViews:
 
     def live(self, node: NodeState, now: float, delay_seconds: float) -> LiveNode | None:
         """Return a node for a comparison; `None` where its `parts` are needed."""
-        # Their texts depend on other nodes, and on the hub.
-        if self._faults or self._identities.twins(node.node_id):
-            return None
-        if self._closings and self._closings_of(node):
-            return None
-        # Which free GPUs are kept for a booking depends on all GPUs of the node.
-        if self._reservations and node.node_id in self._reservations:
+        if self._is_unusual(node):
             return None
         return live_node(node, now, self._thresholds, delay_seconds)
+
+    def select_live(
+        self, node_ids: Iterable[str], now: float, delay_seconds: float
+    ) -> list[NodeState | None]:
+        """Return the nodes of which `live` is more than `None`."""
+        nodes = map(self._nodes.get, node_ids)
+        found = select_live(nodes, now, self._thresholds, delay_seconds)
+        return [None if node is None or self._is_unusual(node) else node for node in found]
+
+    def _is_unusual(self, node: NodeState) -> bool:
+        """Return whether its texts depend on other nodes, on the hub, or on all its GPUs."""
+        return bool(
+            self._faults
+            or self._identities.twins(node.node_id)
+            or (self._closings and self._closings_of(node))
+            # Which free GPUs are kept for a booking depends on all GPUs of the node.
+            or node.node_id in self._reservations
+        )
 
     def view(self, node: NodeState, now: float, delay_seconds: float) -> NodeView:
         """Return the view of a node."""
@@ -92,7 +105,7 @@ class NodeViews:
             self._unbuilt.add(node_id)
             self._faults.record("view", node_id, error)
             node = self._nodes.get(node_id)
-            return parts.node if node is None else self._with_faults(node.bare_view())
+            return parts.node if node is None else self._with_faults(bare_view(node))
         if node_id in self._unbuilt:
             self._unbuilt.discard(node_id)
             self._faults.clear("view", node_id)

@@ -65,10 +65,11 @@ class Checkpointer:
         self._history = history
         self._slots = slots
         self._dirty: dict[str, None] = {}  # the longest waiting first
-        # A batch moves from the first queue to the second, and then its sequences to `_durable`.
+        # A batch moves from the first queue to the second, and then its sequences to `durable`.
         self._awaiting_history: deque[_Batch] = deque()
         self._awaiting_store: deque[_Batch] = deque()
-        self._durable: dict[str, _Sequence] = {}
+        self.durable: dict[str, _Sequence] = {}
+        """By node: a run, and up to which of its reports are on disk; replaced, never changed."""
         # Nodes that could not be restored: their records stay on disk until they report again.
         self._unreadable: set[str] = set()
 
@@ -147,14 +148,14 @@ class Checkpointer:
 
         `node_id` is that of its node, where the snapshot has the id of another machine.
         """
-        run_id, sequence = self._durable.get(node_id or snapshot.node_id, (None, 0))
+        run_id, sequence = self.durable.get(node_id or snapshot.node_id, (None, 0))
         return sequence if run_id == snapshot.run_id else None
 
     def invalidate(self, node_id: str) -> None:
         """Withdraw what was called durable of a node: its records before that point change."""
         # In batches under way too: they were copied before the change, and would call it durable.
         batches = [*self._awaiting_store, *self._awaiting_history]
-        for sequences in (self._durable, *[batch.sequences for batch in batches]):
+        for sequences in (self.durable, *[batch.sequences for batch in batches]):
             sequences.pop(node_id, None)
 
     def release(self, node_id: str) -> None:
@@ -220,7 +221,7 @@ class Checkpointer:
             for node_id, error in failures.items():
                 batch.sequences.pop(node_id, None)
                 self._set_aside(node_id, error)
-            self._durable.update(batch.sequences)
+            self.durable.update(batch.sequences)
             if self._fleet.faults:
                 for node_id in batch.sequences:
                     self._fleet.faults.clear("checkpoint", node_id)

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hmac import compare_digest
@@ -140,6 +140,10 @@ class CredentialCache:
         """Note that the token of an identity was used now."""
         if identity.token_id is not None:
             self._used.add(identity.token_id)
+
+    def record_uses(self, charges: Iterable[tuple[str | None, int]]) -> None:
+        """Note that tokens were used now; with each its id comes first."""
+        self._used.update([token_id for token_id, _ in charges if token_id is not None])
 
     def identify_session(self, cookie: str) -> Identity | None:
         """The identity of a session cookie; `None` if it is forged, expired or revoked."""

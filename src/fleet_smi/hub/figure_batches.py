@@ -10,31 +10,64 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fleet_smi.fleet.figure_columns import FigureColumns, NodeColumns, ReportLink
 from fleet_smi.fleet.fleet_change import node_change
+from fleet_smi.fleet.node_columns import ReportLink
 from fleet_smi.fleet.node_sample import PackedSample
-from fleet_smi.fleet.packed_batch import PackedBatch, can_be_packed
+from fleet_smi.fleet.state_transition import StateTransition
+from fleet_smi.hub.figure_columns import FigureColumns, JudgedBatch
 from fleet_smi.hub.figure_delivery import FigureRoute
-from fleet_smi.model.snapshot_figures import PROCESS_FIELDS
+from fleet_smi.hub.packed_batch import PackedBatch
+from fleet_smi.hub.packed_layouts import PackedLayout, layout_key
+from fleet_smi.hub.placed_node import PlacedNode
 from fleet_smi.model.verdict.window import max_gap_seconds
 from fleet_smi.wire.compact import run_checksum
-from fleet_smi.wire.packed_layout import PROCESSES_AT
+from fleet_smi.wire.packed import packed_sequence
 from fleet_smi.wire.report import MAX_AGE_SECONDS
 
 if TYPE_CHECKING:
     from fleet_smi.hub.hub import Hub
 
-# What the summary of a GPU's processes depends on.
-_USES = [PROCESSES_AT + PROCESS_FIELDS.index(field) for field in ("gpu_memory_bytes", "condition")]
-_USES_MASK = sum([1 << position for position in _USES])
+
+_NONE: list[int] = []
 
 
-class PackedReport(NamedTuple):
-    """A packed report, the route of its node, and the address that it came from."""
+class BatchedReports(NamedTuple):
+    """Packed reports, the routes of their nodes, and the addresses that they came from.
 
-    body: bytes
-    route: FigureRoute
-    address: str | None
+    All are of different nodes.
+    """
+
+    bodies: list[bytes]
+    routes: list[FigureRoute]
+    addresses: list[str | None]
+
+    @classmethod
+    def empty(cls) -> "BatchedReports":
+        """Return none, to be added to."""
+        return cls([], [], [])
+
+
+class _Group:
+    """Those reports whose nodes have the same number of GPUs.
+
+    `changed` has by position the GPUs whose processes are used otherwise than before.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.bodies: list[bytes] = []
+        self.layouts: list[PackedLayout] = []
+        self.places: list[int] = []
+        self.changed: dict[int, list[int]] = {}
+
+
+class _Followed(NamedTuple):
+    """A report that was judged: which one, and the GPUs for which it was not steady."""
+
+    number: int
+    packed: PackedSample
+    positions: Sequence[int]
+    changed: Sequence[int]
 
 
 class FigureBatches:
@@ -45,34 +78,52 @@ class FigureBatches:
         self._fleet = hub.fleet
         self._columns: dict[int, FigureColumns] = {}
 
-    def apply(self, reports: Sequence[PackedReport], max_age_seconds: float) -> list[int | None]:
+    def apply(self, reports: BatchedReports, max_age_seconds: float) -> list[int | None]:
         """Apply reports of as many nodes; return how many rows of the history each has caused.
 
         `None` is for those that are to be applied one by one.
         """
-        results: list[int | None] = [None] * len(reports)
+        results: list[int | None] = [None] * len(reports.bodies)
         if not self._hub.recording_gate.is_open():
             return results
-        groups: dict[int, list[int]] = {}
-        for number, (body, route, _) in enumerate(reports):
-            columns = route.node.standings.columns
-            if columns is None or columns.is_outdated:
-                columns = self._enter(route)
+        for each in self._columns.values():
+            each.layouts.prepare()
+        groups: dict[FigureColumns, _Group] = {}
+        is_owned = self._hub.is_owned
+        for number, (body, route) in enumerate(zip(reports.bodies, reports.routes, strict=True)):
+            node = route.node
+            own = node.standings.columns
+            if own is None or own.is_outdated:
+                own = self._enter(route)
+            if not isinstance(own, PlacedNode):
+                continue
+            columns = own.columns
+            layout = columns.layouts.find(layout_key(body))
             if (
-                columns is not None
-                and can_be_packed(body)
-                and self._hub.is_owned(route.node.node_id, route.via)
+                layout is None
+                or len(body) != layout.size
+                or (layout is not own.layout and not own.accepts(layout))
+                or not is_owned(node.node_id, route.via)
             ):
-                groups.setdefault(columns.columns.gpu_count, []).append(number)
+                continue
+            changed = _changed_uses(body, layout, route, own) if layout.uses else _NONE
+            if changed is None:
+                continue
+            group = groups.get(columns)
+            if group is None:
+                group = groups[columns] = _Group()
+            if changed:
+                group.changed[len(group.numbers)] = changed
+            group.numbers.append(number)
+            group.bodies.append(body)
+            group.layouts.append(layout)
+            group.places.append(own.place)
         now = self._hub.read_clock() if groups else 0.0
-        for gpu_count, numbers in groups.items():
-            some = [reports[number] for number in numbers]
-            rows = self._apply_group(self._columns[gpu_count], some, now, max_age_seconds)
-            for number, count in zip(numbers, rows, strict=True):
-                results[number] = count
+        for columns, group in groups.items():
+            self._apply_group(columns, group, reports, results, now, max_age_seconds)
         return results
 
-    def _enter(self, route: FigureRoute) -> NodeColumns | None:
+    def _enter(self, route: FigureRoute) -> PlacedNode | None:
         """Copy a node to its place; whatever ends its being steady makes that outdated again."""
         node, sample, standings = route.node, route.node.sample, route.node.standings
         if (
@@ -92,10 +143,10 @@ class FigureBatches:
         ):
             return None
         gpu_count = len(base.gpus)
-        if columns is None or columns.columns.gpu_count != gpu_count:
+        if not isinstance(columns, PlacedNode) or columns.gpu_count != gpu_count:
             if gpu_count not in self._columns:
                 self._columns[gpu_count] = FigureColumns(gpu_count)
-            columns = NodeColumns(self._columns[gpu_count])
+            columns = PlacedNode(self._columns[gpu_count])
         thresholds = self._fleet.thresholds
         gap_seconds = max_gap_seconds(base.interval_seconds, thresholds)
         link = ReportLink(run_checksum(base.run_id), gap_seconds)
@@ -105,73 +156,108 @@ class FigureBatches:
     def _apply_group(
         self,
         columns: FigureColumns,
-        reports: Sequence[PackedReport],
+        group: _Group,
+        reports: BatchedReports,
+        results: list[int | None],
         now: float,
         max_age_seconds: float,
-    ) -> list[int | None]:
-        batch = PackedBatch([report.body for report in reports])
+    ) -> None:
+        batch = PackedBatch(group.bodies, group.layouts, columns.layouts)
         ages = batch.sent_at - batch.taken_at
         ages[~((ages > 0.0) & (ages <= MAX_AGE_SECONDS))] = 0.0
         batch.valid &= ages <= max_age_seconds
-        places = [report.route.node.standings.columns for report in reports]
-        sequences = batch.sequence.tolist()
-        _check_uses(batch, reports, sequences)
-        at_places = np.array([place.place for place in places if place is not None])
-        steady, at = columns.apply(at_places, batch, ages, now, self._fleet.thresholds)
+        places = np.array(group.places)
+        judged = columns.judge(places, batch, ages, now, self._fleet.thresholds)
+        for position, gpus in group.changed.items():
+            judged.steady[position, gpus] = False
+        unsteady = self._unsteady(judged, group, reports)
+        columns.apply(judged)
         followed = [
-            each for each, is_steady in zip(reports, steady.tolist(), strict=True) if is_steady
+            _Followed(
+                number,
+                PackedSample(body, sequence, taken_at, at),
+                unsteady.get(position, _NONE),
+                group.changed.get(position, _NONE),
+            )
+            for position, (is_next, number, body, sequence, taken_at, at) in enumerate(
+                zip(
+                    judged.is_next.tolist(),
+                    group.numbers,
+                    group.bodies,
+                    batch.sequence.tolist(),
+                    batch.taken_at.tolist(),
+                    judged.at.tolist(),
+                    strict=True,
+                )
+            )
+            if is_next
         ]
         # First: what is left behind by a bug must not be taken for something that is unchanged.
-        self._fleet.mark_all_applied([each.route.node.node_id for each in followed])
+        routes = reports.routes
+        self._fleet.mark_all_applied([routes[each.number].node.node_id for each in followed])
         self._hub.reports_received += len(followed)
-        is_closed = self._hub.outputs.has_closed
-        return [
-            self._follow(report, PackedSample(report.body, sequence, taken_at), own_at, is_closed)
-            if is_steady
-            else None
-            for report, is_steady, sequence, taken_at, own_at in zip(
-                reports,
-                steady.tolist(),
-                sequences,
-                batch.taken_at.tolist(),
-                at.tolist(),
-                strict=True,
-            )
-        ]
+        self._follow(followed, reports, results)
+
+    def _unsteady(
+        self, judged: JudgedBatch, group: _Group, reports: BatchedReports
+    ) -> dict[int, list[int]]:
+        """Return by position the GPUs that are not steady, after their nodes have caught up."""
+        found: dict[int, list[int]] = {}
+        if not judged.steady.all():
+            for position in (judged.is_next & ~judged.steady.all(axis=1)).nonzero()[0].tolist():
+                found[position] = (~judged.steady[position]).nonzero()[0].tolist()
+                reports.routes[group.numbers[position]].node.standings.catch_up()
+        return found
 
     def _follow(
-        self, report: PackedReport, packed: PackedSample, at: float, is_closed: bool
-    ) -> int:
-        """Do for one node what else follows from a steady report; return the rows it caused."""
-        hub, (_, route, address) = self._hub, report
-        node, history, rows = route.node, hub.history, 0
-        try:
-            route.machine.observe(at, route.timeout)
-            self._fleet.figure_reports.follow(node, packed, at, route.timeout)
-            node.address = address
-            if is_closed or (history is not None and not history.steady_reports.try_record(node)):
-                row_count = 0 if history is None else history.recorded_rows
-                hub.outputs.pass_on(node_change(node, route.via, ()), is_recorded=True)
-                rows = 0 if history is None else history.recorded_rows - row_count
-            if hub.delivery_failures:
-                hub.record_success(route.via)
-        except Exception as error:  # noqa: BLE001  # one node must not stop the others
-            node.standings.columns = None  # they may be further than the rest of the node
-            self._fleet.faults.record("report", node.node_id, error)
-        return rows
+        self, followed: Sequence[_Followed], reports: BatchedReports, results: list[int | None]
+    ) -> None:
+        """Do for each node what else follows from its report."""
+        hub, routes, addresses = self._hub, reports.routes, reports.addresses
+        history, is_closed = hub.history, hub.outputs.has_closed
+        record = None if history is None else history.steady_reports.try_record
+        thresholds = self._fleet.thresholds
+        for number, packed, positions, changed in followed:
+            node, _, machine, _, via, timeout = route = routes[number]
+            results[number] = 0
+            try:
+                machine.observe(packed.at, timeout)
+                node.address = addresses[number]
+                if positions:
+                    transitions = node.follow_partly(
+                        packed, timeout, positions, changed, thresholds
+                    )
+                    results[number] = self._pass_on(route, transitions)
+                else:
+                    node.follow(packed, timeout)
+                    if is_closed or (record is not None and not record(node)):
+                        results[number] = self._pass_on(route, ())
+                if hub.delivery_failures:
+                    hub.record_success(via)
+            except Exception as error:  # noqa: BLE001  # one node must not stop the others
+                node.standings.columns = None  # they may be further than the rest of the node
+                self._fleet.faults.record("report", node.node_id, error)
+
+    def _pass_on(self, route: FigureRoute, transitions: tuple[StateTransition, ...]) -> int:
+        """Record the report of a node as any other is; return the rows it caused."""
+        hub, history = self._hub, self._hub.history
+        row_count = 0 if history is None else history.recorded_rows
+        hub.outputs.pass_on(node_change(route.node, route.via, transitions), is_recorded=True)
+        return 0 if history is None else history.recorded_rows - row_count
 
 
-def _check_uses(
-    batch: PackedBatch, reports: Sequence[PackedReport], sequences: Sequence[int]
-) -> None:
-    """Leave out reports whose processes may be judged otherwise than those of the one before."""
-    ranges = [batch.byte_ranges(position) for position in _USES]
+def _changed_uses(
+    body: bytes, layout: PackedLayout, route: FigureRoute, columns: PlacedNode
+) -> list[int] | None:
+    """Return the GPUs whose processes are used otherwise than before; `None` if not known."""
     # The columns are there only if they differ from the report before, or it had them too.
-    for number in np.flatnonzero(batch.sent & _USES_MASK).tolist():
-        body, node = reports[number].body, reports[number].route.node
-        uses = tuple([body[begins[number] : ends[number]] for begins, ends in ranges])
-        columns, sample = node.standings.columns, node.sample
-        if columns is not None and sample is not None:
-            if columns.uses != (sample.sequence, uses):
-                batch.valid[number] = False
-            columns.uses = sequences[number], uses
+    uses, sample, before = (
+        tuple([body[own] for own in layout.uses]),
+        route.node.sample,
+        columns.uses,
+    )
+    changed: list[int] | None = None
+    if before is not None and sample is not None and before[0] == sample.sequence:
+        changed = _NONE if before[1] == uses else columns.changed_uses(uses)
+    columns.uses = packed_sequence(body), uses
+    return changed

@@ -34,10 +34,10 @@ from fleet_smi.wire.compact_codec import READABLE_VERSIONS
 from fleet_smi.wire.report import Receipt
 
 logger = logging.getLogger(__name__)
-# Each slot is a message to every subscriber, which costs as much as a report.
-_PUBLISH_SLOTS, _TICKS = 2, 4
+# Each slot is a message to every subscriber, which costs more than a report.
+_PUBLISH_SLOTS, _TICKS = 1, 4
 # Nodes published per slot: the changes of a fleet of 2,000 nodes take two rounds.
-_MAX_PUBLISHED_PER_SLOT = 500
+_MAX_PUBLISHED_PER_SLOT = 1000
 _RESTART_SECONDS = 30.0
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from fleet_smi.fleet.fleet import FleetState
-from fleet_smi.fleet.live_node import LiveNode
+from fleet_smi.fleet.live_node import LiveNode, node_facts
+from fleet_smi.hub.placed_node import PlacedNode
 from fleet_smi.hub.stream_columns import ColumnNode, StreamColumns
 from fleet_smi.hub.stream_facts import SentFacts
 from fleet_smi.model.fleet import State, Summary
@@ -104,29 +105,32 @@ class StreamDiff:
         self, node_ids: Sequence[str], now: float, figures: list[NodeFigures | NodeFiguresDiff]
     ) -> list[str]:
         """Compare what is in columns, and return the ids of the nodes that are to be looked at."""
-        nodes = [self._column_node(node_id, now) for node_id in node_ids]
-        compared = self._columns.diff([node for node in nodes if node is not None])
-        for number, row in compared.items():
+        live, known, nodes = self._fleet.select_live(node_ids, now), self._facts, list[ColumnNode]()
+        numbers, payloads = self._numbers, self._nodes
+        rest = dict[int, str]()
+        others: list[str] = []
+        for node_id, node in zip(node_ids, live, strict=True):
+            number = numbers.get(node_id, 0)
+            facts = None if node is None else known.get(number)
+            columns = None if node is None else node.standings.current_columns
+            if (
+                node is not None
+                and facts is not None
+                and facts.order is None
+                and isinstance(columns, PlacedNode)
+                and len(facts.marks) == columns.gpu_count
+                and facts.has_same_facts(node_facts(node))
+                and number in payloads
+            ):
+                rest[number] = node_id
+                nodes.append(ColumnNode(number, node, columns, facts.marks))
+            else:
+                others.append(node_id)
+        found = self._columns.diff(nodes, now)
+        for number in found.entered:
             self._figures.pop(number, None)
-            if row is not None:
-                figures.append(row)
-        return [
-            node_id
-            for node_id, node in zip(node_ids, nodes, strict=True)
-            if node is None or node.number not in compared
-        ]
-
-    def _column_node(self, node_id: str, now: float) -> ColumnNode | None:
-        number = self._numbers.get(node_id, 0)
-        facts = self._facts.get(number)
-        live = None if facts is None else self._fleet.live_node(node_id, now)
-        if facts is None or live is None or number not in self._nodes:
-            return None
-        columns = live.node.standings.current_columns
-        if columns is None or facts.order is not None or not facts.has_same_facts(live):
-            return None
-        is_whole = len(facts.marks) == columns.columns.gpu_count
-        return ColumnNode(number, live, columns, facts.marks) if is_whole else None
+        figures += found.rows
+        return [*others, *[rest[number] for number in found.rest]]
 
     def drop(self, number: int, error: Exception) -> None:
         """Remove the payload of a node that cannot be encoded, until it changes again."""

@@ -35,9 +35,9 @@ class SentFacts:
         """The marks of the GPUs as they were sent, in the order of the sample."""
         return self._marks
 
-    def has_same_facts(self, live: LiveNode) -> bool:
+    def has_same_facts(self, facts: tuple[int, bool]) -> bool:
         """Whether nothing of the node but its GPUs and figures can differ from what was sent."""
-        return self._facts == live.facts
+        return self._facts == facts
 
     def is_same_node(self, live: LiveNode) -> bool:
         """Whether only GPUs of the node may differ from what was sent."""

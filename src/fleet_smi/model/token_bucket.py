@@ -1,6 +1,7 @@
 """Token bucket: a rate limit per key that allows a burst (GCRA, one number per bucket)."""
 
 from collections import OrderedDict
+from collections.abc import Iterable
 
 
 class TokenBucket:
@@ -52,6 +53,27 @@ class TokenBucket:
         buckets[key] = (full_at if full_at > now else now) + tokens * refill_seconds
         buckets.move_to_end(key)
         return 0.0
+
+    def overdraw_all(
+        self, charges: Iterable[tuple[str | None, float]], now: float
+    ) -> dict[int, float]:
+        """Like `overdraw`, for keys with their tokens; return the times to wait by position.
+
+        What has no key is not limited.
+        """
+        buckets, refill_seconds, waits = self._full_at, self._refill_seconds, dict[int, float]()
+        get, move_to_end = buckets.get, buckets.move_to_end
+        for position, (key, tokens) in enumerate(charges):
+            if key is None:
+                continue
+            full_at = get(key)
+            # Nearly always: a bucket that is known, and full by now.
+            if full_at is not None and full_at <= now:
+                buckets[key] = now + tokens * refill_seconds
+                move_to_end(key)
+            elif wait_seconds := self.overdraw(key, tokens, now):
+                waits[position] = wait_seconds
+        return waits
 
     def refund(self, key: str) -> None:
         """Give back the token that was taken last."""

@@ -32,6 +32,8 @@ class Backpressure:
     def __init__(self) -> None:
         self.on_wait: Callable[[float], None] = _ignore
         """Is called with the seconds that a report has waited."""
+        self.is_queueing = False
+        """Whether reports wait: nothing new overtakes them."""
         self._queue: deque[tuple[float, Callable[[], None]]] = deque()
         self._slice_ends_at: float | None = None
         self._query_turn = asyncio.Lock()
@@ -51,6 +53,7 @@ class Backpressure:
     def defer(self, resume: Callable[[], None]) -> None:
         """Call this in a later iteration, when those queued before it are done."""
         self._queue.append((time.monotonic(), resume))
+        self.is_queueing = True
 
     async def yield_to_reports(self) -> None:
         """Let reports be handled: called by a query between two slices of its work.
@@ -81,3 +84,4 @@ class Backpressure:
                 asyncio.get_running_loop().call_soon(self._run_slice)
                 return
         self._slice_ends_at = None
+        self.is_queueing = False

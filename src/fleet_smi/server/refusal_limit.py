@@ -11,6 +11,7 @@ the answer and can go on; beyond a number of bytes its connection is closed inst
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from fleet_smi.config.ip_addresses import rate_limit_key
 from fleet_smi.model.token_bucket import TokenBucket
@@ -27,6 +28,13 @@ _MAX_KEYS = 1 << 14
 _REFUSED = range(400, 500)
 CLOSE = (b"connection", b"close")
 """The header of an answer that is the last on its connection."""
+
+
+class HeldAnswer(NamedTuple):
+    """An answer that is written later, to this address."""
+
+    timer: asyncio.TimerHandle
+    address: str
 
 
 class RefusalLimiter:

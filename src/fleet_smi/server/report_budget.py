@@ -5,7 +5,7 @@ others: it is answered with 429 and the time to wait. Its agent buffers what it 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fleet_smi.hub.credentials import Identity
 from fleet_smi.model.token_bucket import TokenBucket
@@ -36,6 +36,12 @@ class ReportBudget:
         """Charge a report for its size; return the error 429 if the budget is used up."""
         # Now, and not when it has arrived: it may come over many connections at once.
         return self._spend(identity, _minimum_seconds(body_bytes))
+
+    def admit_all(self, charges: Sequence[tuple[str | None, int]]) -> dict[int, HttpError]:
+        """Like `admit`, for token ids with sizes of reports; return the errors by position."""
+        work = [(key, _SECONDS_PER_REPORT + size * _SECONDS_PER_BYTE) for key, size in charges]
+        refused = self._buckets.overdraw_all(work, self._clock())
+        return {number: _too_much_work(seconds) for number, seconds in refused.items()}
 
     def charge(self, identity: Identity, more_bytes: int) -> HttpError | None:
         """Charge an admitted report for bytes that were not announced; return the error 429."""

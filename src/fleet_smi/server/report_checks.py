@@ -32,6 +32,10 @@ class ReportSender(NamedTuple):
     """The credentials that it was identified by; `None` if it has to be every time."""
 
 
+NOBODY = ReportSender(Identity(role="node", name=""), is_json=False)
+"""Before there is one."""
+
+
 class ReportChecks:
     """Turns what was decoded into what is delivered, or into an error."""
 

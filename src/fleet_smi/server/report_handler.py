@@ -96,7 +96,7 @@ class ReportHandler:
         self._hub = services.hub
         self._push = services.push
         self._access = services.access
-        self._credentials = services.credentials
+        self.credentials = services.credentials
         self._hosts = hosts
         self.body_memory = BodyMemory()
         self._budget = ReportBudget(services.node_budget_seconds, time.monotonic)
@@ -104,9 +104,10 @@ class ReportHandler:
         self._checks = ReportChecks(services)
         # One thread: two would only compete for the interpreter.
         self._decoder = ThreadPoolExecutor(1, "decoder")
-        self.batches = ReportBatches(PackedReports(services, self._budget, self.handle).handle)
         self.backpressure = services.backpressure
         self.backpressure.on_wait = services.hub.report_delay.record
+        packed = PackedReports(services, self._budget, self.handle)
+        self.batches = ReportBatches(packed.handle, self.backpressure)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         peer = (scope.get("client") or ("",))[0]
@@ -170,7 +171,7 @@ class ReportHandler:
     @_catch_bugs
     def admit(self, method: str, headers: Headers, peer: str) -> ReportSender | HttpError:
         """Authorize by the headers alone, before any of the body is read."""
-        version = self._credentials.version  # before they are read: they may change meanwhile
+        version = self.credentials.version  # before they are read: they may change meanwhile
         refusal = self._hosts.check(headers)
         if refusal is not None:
             return refusal
@@ -200,9 +201,9 @@ class ReportHandler:
     @_catch_bugs
     def readmit(self, sender: ReportSender, size: int) -> ReportSender | HttpError | None:
         """Authorize a further report with the same headers; `None` if `admit` has to."""
-        if sender.credentials_version != self._credentials.version:
+        if sender.credentials_version != self.credentials.version:
             return None
-        self._credentials.record_use(sender.identity)
+        self.credentials.record_use(sender.identity)
         return self._budget.admit(sender.identity, size) or sender
 
     @_catch_bugs
@@ -323,7 +324,7 @@ class ReportHandler:
     def _record_refusal(self, headers: Headers, peer: str) -> None:
         """Note who was turned away; a credential that was revoked says which node it is."""
         address, token = self._access.client_address(headers, peer), bearer_token(headers)
-        revoked = None if token is None else self._credentials.revoked_node(token)
+        revoked = None if token is None else self.credentials.revoked_node(token)
         if revoked is not None:
             self._hub.refuse(Refusal(address, *_REVOKED, revoked.node_id, revoked.note))
         else:

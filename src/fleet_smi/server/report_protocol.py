@@ -13,10 +13,10 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from fleet_smi.server.head_limit import HeadLimitProtocol
 from fleet_smi.server.http_error import HttpError
-from fleet_smi.server.refusal_limit import CLOSE
+from fleet_smi.server.refusal_limit import CLOSE, HeldAnswer
 from fleet_smi.server.repeated_head import RepeatedHead
-from fleet_smi.server.report_batches import MAX_WAITING_BYTES
-from fleet_smi.server.report_checks import ReportSender
+from fleet_smi.server.report_batches import may_wait
+from fleet_smi.server.report_checks import NOBODY, ReportSender
 from fleet_smi.server.report_handler import ReportHandler
 from fleet_smi.server.report_response import (
     NO_MEMORY,
@@ -25,19 +25,12 @@ from fleet_smi.server.report_response import (
     encode_receipt_response,
 )
 from fleet_smi.server.timeouts import IDLE_TIMEOUT_SECONDS
-from fleet_smi.wire.packed import is_packed
+from fleet_smi.wire.packed import PREFIX_BYTES
 from fleet_smi.wire.report import MAX_INLINE_BYTES
 
 _URL = ReportHandler.path.encode()
 _REQUEST_START = b"POST %b " % _URL
 _NOT_HTTP = HttpError(400, "not_http", "this is not an HTTP request")
-
-
-class _HeldAnswer(NamedTuple):
-    """An answer that is written later, to this address."""
-
-    timer: asyncio.TimerHandle
-    address: str
 
 
 class _Repeated(NamedTuple):
@@ -57,11 +50,16 @@ class ReportProtocol(HeadLimitProtocol):
         self._body: list[bytes] = []
         self._deferred: list[bytes] = []
         self._handling: asyncio.Task[ReportResponse | HttpError] | None = None
-        self._held: _HeldAnswer | None = None
+        self._held: HeldAnswer | None = None
         self._reserved_bytes = 0
         self._is_between_requests = True
         self._is_waiting = False
         self._repeated: _Repeated | None = None
+        # A packed report that is expected next: its first bytes, of head and body, and its size.
+        self._expected, self._expected_bytes, self._head_size = b"", -1, 0
+        self._expected_version: int | None = None
+        # Of a report that waits for others.
+        self.body, self.sender, self.node_id, self.charged = b"", NOBODY, "", False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget an answer that is held."""
@@ -78,6 +76,19 @@ class ReportProtocol(HeadLimitProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, or defer them while there are too many reports."""
+        reports = self._reports
+        if (
+            len(data) == self._expected_bytes
+            and not self._is_waiting
+            and reports is not None
+            and self._expected_version == reports.credentials.version
+            and data.startswith(self._expected)
+        ):
+            # What nearly all reports are.
+            self.body, self.charged = data[self._head_size :], False
+            if reports.batches.try_add(self):
+                self._is_waiting = True
+                return
         # Decided by the first bytes, before parsing: a report that waits has cost nothing yet.
         backpressure = None if self._reports is None else self._reports.backpressure
         if self._held is not None:
@@ -98,6 +109,7 @@ class ReportProtocol(HeadLimitProtocol):
             # Reading continues: most reports come in one piece, and to pause and resume would
             # cost two system calls for each.
             self._deferred.append(data)
+            self._expected_bytes = -1  # the next must not overtake it
             backpressure.defer(self._resume)
 
     def _resume(self) -> None:
@@ -138,15 +150,29 @@ class ReportProtocol(HeadLimitProtocol):
         if isinstance(sender, HttpError):
             self.respond(sender)
         else:
+            self._expect(data, body)
             self._handle(self._reports, body, sender)
         return True
 
+    def _expect(self, data: bytes, body: bytes) -> None:
+        """Expect that the next report is a packed one of the same head and size."""
+        if self._repeated is not None and may_wait(body, self._repeated.sender):
+            self._head_size, self._expected_bytes = len(data) - len(body), len(data)
+            self._expected = data[: self._head_size + PREFIX_BYTES]
+            self._expected_version = self._repeated.sender.credentials_version
+
+    def pause_writing(self) -> None:
+        """Leave the next request to the ordinary way, which looks whether responses are read."""
+        self._expected_bytes = -1
+        super().pause_writing()
+
     def _handle(self, reports: ReportHandler, body: bytes, sender: ReportSender) -> None:
         """Handle a report: at once, or together with others that come within a moment."""
-        is_known = sender.identity.node_id is not None
-        if is_known and is_packed(body) and len(body) <= MAX_WAITING_BYTES:
+        if may_wait(body, sender):
+            self.body, self.sender, self.charged = body, sender, True
+            self.node_id = sender.identity.node_id or ""
             self._is_waiting = True
-            reports.batches.add(body, sender, self)
+            reports.batches.add(self)
         else:
             self.respond(reports.handle(body, sender))
 
@@ -169,7 +195,7 @@ class ReportProtocol(HeadLimitProtocol):
     def on_message_begin(self) -> None:
         """Start a request; the ASGI scope is built later, and only if the app is called."""
         self.count_request()
-        self._is_between_requests, self._repeated = False, None
+        self._is_between_requests, self._repeated, self._expected_bytes = False, None, -1
         if self._is_waiting and self._reports is not None:
             self._reports.batches.flush()  # its answer would overtake that of the one before
         if self._held is not None:
@@ -257,10 +283,10 @@ class ReportProtocol(HeadLimitProtocol):
             self._hold(seconds, _NOT_HTTP, self._peer)
 
     def _hold(self, seconds: float, response: ReportResponse | HttpError, address: str) -> None:
-        self._deadline = inf
+        self._deadline, self._expected_bytes = inf, -1
         self.transport.pause_reading()
         timer = self.loop.call_later(seconds, self._close_refused, response)
-        self._held = _HeldAnswer(timer, address)
+        self._held = HeldAnswer(timer, address)
 
     def _close_refused(self, response: ReportResponse | HttpError) -> None:
         if not self.transport.is_closing():

@@ -17,7 +17,6 @@ from fleet_smi.wire.figure_codes import NoCode
 from fleet_smi.wire.packed_layout import (
     GPUS_AT,
     HEAD,
-    HUB_AT,
     HUB_BYTES,
     NOT_MEASURED,
     OLDER_PACKED_VERSION,
@@ -26,12 +25,15 @@ from fleet_smi.wire.packed_layout import (
     PACKED_VERSION,
     PROCESSES_AT,
     RUNS_AT,
+    SEQUENCE_AT,
     PackedColumn,
 )
 
 _NOT_SENT: Changes = (None,) * len(PACKED_COLUMNS)
 _MARK, _VERSION = bytes([PACKED_MARK]), bytes([PACKED_VERSION])
 _OLDER_VERSION = bytes([OLDER_PACKED_VERSION])
+PREFIX_BYTES = 2
+"""The first bytes of a packed report: its mark and version."""
 
 
 class PackedFigures(NamedTuple):
@@ -50,13 +52,14 @@ def is_packed(body: bytes) -> bool:
     return body[:1] == _MARK
 
 
-def is_for_hub(body: bytes, hub: str) -> bool:
-    """Return whether the base of a packed report was acknowledged with this id."""
-    return body.startswith(_hub_field(hub), HUB_AT)
+def packed_sequence(body: bytes) -> int:
+    """Return the number of a packed report."""
+    return int.from_bytes(body[SEQUENCE_AT : SEQUENCE_AT + 8], "little")
 
 
 @lru_cache(maxsize=1024)
-def _hub_field(hub: str) -> bytes:
+def hub_field(hub: str) -> bytes:
+    """Return what a packed report has at `HUB_AT` whose base was acknowledged with this id."""
     return hub.encode().ljust(HUB_BYTES, b"\0")
 
 

@@ -19,6 +19,7 @@ PACKED_MARK = 0xC1  # begins nothing in msgpack
 NOT_MEASURED = 0xFFFF_FFFF
 """Of a narrow column; that of a wide one is NaN."""
 HUB_AT, HUB_BYTES = 24, 24
+SEQUENCE_AT = HUB_AT + HUB_BYTES
 
 HEAD = struct.Struct(f"<BBHHBxdd{HUB_BYTES}sQIIII")
 """Mark and version; the numbers of GPUs, processes and collectors; when it was sent and taken; the

@@ -1,7 +1,7 @@
 """The fleet of a hub in a cluster: its own nodes, and those of other hubs in brief."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
 from fleet_smi.fleet.fleet import FleetState, NodeCheckpoint
@@ -169,6 +169,13 @@ class ClusterFleet(FleetState):
         """Return a node that this hub shows by its own reports; `None` for any other."""
         shown = self._shown_remote(node_id, now)
         return super().live_node(node_id, now) if shown is None else None
+
+    def select_live(self, node_ids: Iterable[str], now: float) -> list[NodeState | None]:
+        """Return the nodes of which `live_node` is more than `None`."""
+        return [
+            None if node is None or self._shown_remote(node.node_id, now) is not None else node
+            for node in super().select_live(node_ids, now)
+        ]
 
     def node(self, node_id: str, now: float) -> NodeView | None:
         """Return one node at one moment; `None` when it is unknown."""

@@ -1,11 +1,12 @@
 """The fleet that a hub shows: its own nodes, and those of the sites that it follows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 
 from fleet_smi.fleet.fleet import FleetState
 from fleet_smi.fleet.live_node import LiveNode
 from fleet_smi.fleet.node_faults import NodeFaults
+from fleet_smi.fleet.node_state import NodeState
 from fleet_smi.hub.sites.sites import Sites
 from fleet_smi.model.fleet import NodeView
 from fleet_smi.model.node_names import NodePlace, node_place
@@ -53,6 +54,10 @@ class ShownFleet:
     def live_node(self, node_id: str, now: float) -> LiveNode | None:
         """Return a node of the own fleet, for a comparison; `None` for any other."""
         return self._own.live_node(node_id, now)
+
+    def select_live(self, node_ids: Iterable[str], now: float) -> list[NodeState | None]:
+        """Return the nodes of which `live_node` is more than `None`."""
+        return self._own.select_live(node_ids, now)
 
     def node_parts(self, node_id: str, now: float) -> NodeParts | None:
         """Return one node at one moment, in parts; `None` when it is unknown."""

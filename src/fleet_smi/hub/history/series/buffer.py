@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleet_smi.fleet.figure_columns import NodeColumns
+from fleet_smi.fleet.node_columns import NodeColumns
 from fleet_smi.fleet.node_sample import NodeSample
 from fleet_smi.hub.history.series.codec import column_moves
 from fleet_smi.hub.history.series.layout import gpu_offset
@@ -44,6 +44,7 @@ def _cpu_percent(figures: Host | HostFigures, _: Host) -> float | None:
 # By the figures of a host, and by the host itself.
 _READERS = {"memory_percent": _memory_percent, "cpu_percent": _cpu_percent}
 _NODE_READERS = tuple([_READERS[figure.field] for figure in RECORDED_NODE_FIGURES])
+_NODE_GAUGES = struct.Struct(f"=d{len(_NODE_READERS)}f")
 _GAUGE_COLUMNS = tuple([GPU_FIELDS.index(figure.field) for figure in GAUGES])
 _read_gauges = attrgetter(*[figure.field for figure in GAUGES])
 _INSTANCE_FIELDS = instance_fields(GAUGES)
@@ -102,7 +103,7 @@ class SampleBuffer:
     def add_sample(self, at: float, sample: NodeSample) -> None:
         """Append the figures of a sample, without making a snapshot of them where that is easy."""
         own = sample.columns
-        if own is not None and own.columns.gpu_count == len(self.uuids):
+        if own is not None and own.gpu_count == len(self.uuids):
             self._append_columns(at, sample.base.host, own)
             return
         figures = sample.newer_figures
@@ -116,10 +117,11 @@ class SampleBuffer:
         self._append(at, node, gauges, figures)
 
     def _append_columns(self, at: float, host: Host, columns: NodeColumns) -> None:
-        node = [read(columns.host, host) for read in _NODE_READERS]
+        figures = columns.host
+        node = [read(figures, host) for read in _NODE_READERS]
         # What is not measured is NaN already, and nothing is beyond its limits.
-        packed = self._format.gauges.pack(at, *node, *columns.rows(_GAUGE_COLUMNS))
-        slow = self._slow_figures.packed(at, columns, columns.columns.gpu_count, self._format)
+        packed = _NODE_GAUGES.pack(at, *node) + columns.packed_rows(_GAUGE_COLUMNS)
+        slow = self._slow_figures.packed(at, columns, columns.gpu_count, self._format)
         self._samples.append(packed + slow)
 
     def add(self, at: float, snapshot: Snapshot) -> None:

@@ -6,7 +6,7 @@ from math import inf, nan
 from operator import attrgetter
 from typing import Any
 
-from fleet_smi.fleet.figure_columns import NodeColumns
+from fleet_smi.fleet.node_columns import NodeColumns
 from fleet_smi.hub.history.series.sample_format import (
     SLOW_FIGURES,
     SampleFormat,
@@ -63,13 +63,13 @@ class SlowFigures:
         gpu_count: int,
         sample_format: SampleFormat,
     ) -> bytes:
-        if isinstance(source, NodeColumns):
-            own = [source.column(position) for position in _COLUMNS]
-            rows: Iterable[Sequence[Any]] = zip(*own, strict=True)
+        rows: Iterable[Sequence[Any]]
+        if isinstance(source, Snapshot):
+            rows = map(_read_gpu, source.gpus)
         elif isinstance(source, SnapshotFigures):
             rows = zip(*[source.gpus[position] for position in _COLUMNS], strict=True)
         else:
-            rows = map(_read_gpu, source.gpus)
+            rows = zip(*[source.column(position) for position in _COLUMNS], strict=True)
         figures = list(chain.from_iterable(rows))
         elapsed = at - self._at
         comparable = elapsed > 0.0 and gpu_count == self._gpu_count
@@ -82,7 +82,7 @@ class SlowFigures:
             values[offset::_STRIDE] = map(_throttled_percent, figures[offset::_STRIDE])
         self._at, self._gpu_count, self._figures = at, gpu_count, figures
         if sample_format.gpu_count > gpu_count:  # it has instances, or GPUs that are absent now
-            if not isinstance(source, NodeColumns):
+            if isinstance(source, Snapshot | SnapshotFigures):
                 values += instance_figures(source, _INSTANCE_FIELDS)
             values += [None] * (_STRIDE * sample_format.gpu_count - len(values))
         return pack_figures(sample_format.slow, (), values)
