@@ -30,11 +30,14 @@ def test_an_older_database_is_migrated(database: str) -> None:
         connection.execute(text("DROP TABLE ended_sessions"))
         connection.execute(text("DROP TABLE closings"))
         connection.execute(text("ALTER TABLE tokens DROP COLUMN person"))
+        connection.execute(text("ALTER TABLE reservations DROP COLUMN via"))
         connection.execute(text("UPDATE facts SET value = '1' WHERE name = 'schema'"))
     state.engine.dispose()
     again = open_shared_state(database)
     assert again.cluster_id == state.cluster_id
     assert inspect(again.engine).has_table("ended_sessions", again.schema)
+    columns = inspect(again.engine).get_columns("reservations", again.schema)
+    assert "via" in [column["name"] for column in columns]
     again.engine.dispose()
 
 

@@ -181,6 +181,8 @@ def test_an_offer_counts_as_unused_unless_its_person_came_or_could_not() -> None
 
     used = node("gpu01", gpu(0, lease=Lease(holder="alice", taken_at=NOON)))
     assert excused(used, expired=True) and excused(used, taken_at=NOON, expired=True)
+    as_another = node("gpu01", gpu(0, processes=(process(user="as123"),)))
+    assert excused(as_another, taken_at=NOON, expired=True), "alice may have another name there"
     assert excused(), "its node is silent"
     for times in ({"expired": True}, {"gone": True}):
         assert not excused(ROOM, **times)

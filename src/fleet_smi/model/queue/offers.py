@@ -90,13 +90,15 @@ def _settle(
 
 
 def _is_used(entry: QueueEntry, occupants: Mapping[str, Mapping[str, GpuOccupant]]) -> bool:
-    """Whether the person of a request is on a GPU that it is offered."""
+    """Whether the person of a request is on a GPU that it is offered, or all of them are in use.
+
+    On a node, people may have another name than at the hub.
+    """
     if entry.offer is None:
         return False
     on_node = occupants.get(entry.offer.node_id, {})
-    return any(
-        entry.person in on_node[uuid].people for uuid in entry.offer.uuids if uuid in on_node
-    )
+    there = [on_node[uuid].people for uuid in entry.offer.uuids if uuid in on_node]
+    return len(there) == len(entry.offer.uuids) or any(entry.person in each for each in there)
 
 
 def is_paused(entry: QueueEntry, now: float) -> bool:
