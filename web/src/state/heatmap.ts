@@ -63,8 +63,10 @@ interface NodeLines {
 }
 
 /** In how many columns large groups may be split, and by how much larger squares must become by that. */
-const PARTS: readonly number[] = [2, 3, 4];
+const PARTS: readonly number[] = [2, 3, 4, 6, 8, 12];
 const MIN_GAIN = 1.25;
+/** A rack is better in one piece, a user's GPUs are not. */
+const MIN_PACKED_GAIN = 1.1;
 
 /** Lay out the groups with the largest squares that fit into this box; the smallest, and a longer page, if none do. */
 export function planHeatmap(
@@ -77,16 +79,16 @@ export function planHeatmap(
 ): HeatmapPlan {
   const all = groups.map(({ name, numbers }) => ({ name, nodes: numbers.length, lines: numbers.flatMap((number) => linesOf(number, gpusOf(number, name))) }));
   const plan = bestPlan(all, width, height);
-  return isPackable && plan.nameWidth === 0 ? bestPlan(all.map(packed), width, height) : plan;
+  return isPackable && plan.nameWidth === 0 ? bestPlan(all.map(packed), width, height, MIN_PACKED_GAIN) : plan;
 }
 
-function bestPlan(all: readonly NodeLines[], width: number, height: number): HeatmapPlan {
+function bestPlan(all: readonly NodeLines[], width: number, height: number, minGain = MIN_GAIN): HeatmapPlan {
   let best = largestPlan(all, width, height, Infinity);
   const longest = Math.max(0, ...all.map(({ lines }) => lines.length));
   for (const parts of PARTS) {
     const most = Math.ceil(longest / parts);
     const plan = most < MIN_LINES ? best : largestPlan(all, width, height, most);
-    if (plan.height <= height && plan.pitch >= MIN_GAIN * best.pitch) best = plan;
+    if (plan.height <= height && plan.pitch >= minGain * best.pitch) best = plan;
   }
   return best;
 }

@@ -13,7 +13,8 @@ class TimeTravel {
   isPlaying = $state(false);
   /** Why the moment cannot be shown. */
   error = $state<string | null>(null);
-  private isLoading = false;
+  /** Whether the moment in the address is not shown yet. */
+  isLoading = $state(false);
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor() {
@@ -61,7 +62,7 @@ class TimeTravel {
 
   /** Load the moment. One request at a time: while the slider is dragged, only the latest moment is loaded next. */
   private async load(): Promise<void> {
-    if (this.isLoading) return;
+    if (untrack(() => this.isLoading)) return;
     this.isLoading = true;
     page.pause();
     for (let at = route.at, loaded = null as number | null; at !== null && at !== loaded; at = route.at) {
