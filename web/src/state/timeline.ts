@@ -132,3 +132,23 @@ export function segmentAt(segments: readonly Segment[], moment: number): Segment
   const last = segments.at(-1);
   return segments.find(({ start, end }) => start <= moment && moment < end) ?? (last?.end === moment ? last : undefined);
 }
+
+const [MAX_COLUMNS, MAX_PHONE_COLUMNS, MIN_COLUMNS] = [240, 96, 24];
+/** Columns of all GPUs together: a hub computes these in seconds, and refuses 5 million. */
+const MAX_CELLS = 2_000_000;
+const MAX_REFRESH_SECONDS = 60;
+
+/** How many columns the timelines of this many GPUs have. */
+export function stripColumns(gpus: number, isPhone: boolean): number {
+  return Math.max(MIN_COLUMNS, Math.min(maxColumns(isPhone), Math.floor(MAX_CELLS / Math.max(1, gpus))));
+}
+
+/** How often timelines are loaded again: those of a large fleet only when they have a new column. */
+export function refreshSeconds(rangeSeconds: number, columns: number, isPhone: boolean): number {
+  const perColumn = rangeSeconds / columns;
+  return columns < maxColumns(isPhone) ? perColumn : Math.min(MAX_REFRESH_SECONDS, perColumn);
+}
+
+function maxColumns(isPhone: boolean): number {
+  return isPhone ? MAX_PHONE_COLUMNS : MAX_COLUMNS;
+}

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { Strip, StripRun } from "../../src/feed/types";
 import { Node } from "../../src/state/fleet";
-import { holdingOf, mergeRows, segmentAt, segmentsOf, timelinesByNode } from "../../src/state/timeline";
+import { holdingOf, mergeRows, refreshSeconds, segmentAt, segmentsOf, stripColumns, timelinesByNode } from "../../src/state/timeline";
 import { blockLabel } from "../../src/text/history";
 import { gpu, node } from "../builders";
 
@@ -75,4 +75,10 @@ it("at the shown moment the holding comes from the fleet", () => {
   };
   expect(holdings(false)).toEqual([{ state: "busy", user: "priya", others: 1 }, { state: "free", user: "", others: 0 }, undefined]);
   expect(holdings(true)[0]?.state).toBe(null);
+});
+
+it("timelines of a large fleet are coarser, and loaded less often", () => {
+  expect([0, 100, 8000].map((gpus) => stripColumns(gpus, false))).toEqual([240, 240, 240]);
+  expect([stripColumns(100, true), stripColumns(40_000, false), stripColumns(40_000, true), stripColumns(1e6, false)]).toEqual([96, 50, 50, 24]);
+  expect([refreshSeconds(86_400, 240, false), refreshSeconds(3600, 240, false), refreshSeconds(86_400, 96, true), refreshSeconds(86_400, 50, false)]).toEqual([60, 15, 60, 1728]);
 });
