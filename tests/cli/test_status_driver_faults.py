@@ -45,6 +45,8 @@ def machine_of_eight(people: UserProcesses) -> Scenario:
             pcie_width_max=16,
             pcie_rx=1000 + number,
             pcie_tx=2000 + number,
+            nvlink_links=1 + number,
+            nvlink_active=number,
             persistence=number % 2 == 0,
             compute_mode="exclusive-process" if number == 3 else "default",
         )
@@ -97,6 +99,10 @@ def as_json(index: int, gpu: SimGpu) -> dict[str, Any]:
         "pcie_width_max": 16,
         "pcie_rx_bytes_per_second": gpu.pcie_rx * 1000,
         "pcie_tx_bytes_per_second": gpu.pcie_tx * 1000,
+        "nvlink_links": gpu.nvlink_links,
+        "nvlink_links_active": gpu.nvlink_active,
+        "nvlink_rx_bytes_per_second": None,  # the growth of counters: one reading has none
+        "nvlink_tx_bytes_per_second": None,
         "memory_temperature_celsius": gpu.temperature_memory,
         "energy_joules": gpu.energy / 1000,
         "persistence": gpu.persistence,
