@@ -206,7 +206,7 @@ class DeviceStandings(Mapping[str, Standing]):
         if not len(self._live) == len(live) == len(sample.base.gpus) > 0:
             return False  # there are instances, missing GPUs, or all standings are new
         columns.set(live, sample, self._at, link, thresholds)
-        self.columns, self._placed, self.occupancy_changed = columns, sample, ()
+        self.columns, self._placed = columns, sample
         return True
 
     @property

@@ -189,8 +189,9 @@ class NodeState:
         `timeout`. That it has changed is to be marked by `FleetState.mark_all_applied`.
         """
         # In one function, as it runs for nearly every report.
-        sample, run = self.latest, self.sequences.runs[-1]
-        at, sequence = sample.advance(packed, self.standings.columns)
+        sample, run, standings = self.latest, self.sequences.runs[-1], self.standings
+        at, sequence = sample.advance(packed, standings.columns)
+        standings.occupancy_changed = ()
         self.at, self._gpus, self.wake_at = at, None, inf if timeout is None else at + timeout
         run_id = sample.base.run_id
         if run.run_id == run_id:
