@@ -15,8 +15,8 @@ from fleet_smi.server.report_response import ReportResponse
 from fleet_smi.wire.packed import is_packed
 
 WAIT_SECONDS = 0.03
-"""The least time between two batches. Less than 40 ms: after that, Linux acknowledges the bytes of a
-report by a packet of its own, instead of with the response."""
+"""The least time between two batches. Less than 40 ms: after that, Linux acknowledges a report by a
+packet of its own, instead of with the response."""
 MAX_WAITING_BYTES = 1 << 15
 """A larger report does not wait: few nodes have as many GPUs and processes as that."""
 # A batch of more would keep the event loop from all others for too long.
