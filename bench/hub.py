@@ -182,7 +182,7 @@ def _run(
 ) -> HubRun:
     with loaded_hub(environment) as hub:
         listeners, load = hub.start_listeners(LISTENERS), hub.start_load(nodes, GPUS)
-        warm_up(load)
+        warm_up(load, nodes)
         listeners.request()
         windows = tuple(measure_windows(hub.program.pid, load, seconds))
         received = json.loads(listeners.request())

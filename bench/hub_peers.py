@@ -111,7 +111,7 @@ def _windows(
     environment: Mapping[str, str],
 ) -> tuple[LoadWindow, ...]:
     with LineProgram(load_line, environment) as load:
-        warm_up(load)
+        warm_up(load, size.nodes)
         return tuple(measure_windows(server.pid, load, size.seconds))
 
 

@@ -12,6 +12,7 @@ from bench.peers import NotAvailable
 
 WINDOW_SECONDS = 5  # a load generator prints a line this often
 _WARM_UP_WINDOWS = 2
+_NODES_PER_WARM_UP_WINDOW = 2000
 _LINE = re.compile(r"(\d+) acknowledged, (\d+) failed(?:.*p99 ([\d.]+) ms)?")
 _BODIES = re.compile(r"(\d+) bytes each, ([\d.]+) % compact")
 
@@ -60,9 +61,9 @@ def costs_per_report(windows: Sequence[LoadWindow]) -> tuple[float, ...]:
     return tuple(one.server_cpu_seconds / one.acknowledged for one in windows)
 
 
-def warm_up(load: LineProgram) -> None:
-    """Wait until all nodes are connected and the server has seen each a few times."""
-    for _ in range(_WARM_UP_WINDOWS):
+def warm_up(load: LineProgram, nodes: int) -> None:
+    """Wait until all nodes have joined, which takes longer the more they are, and reported."""
+    for _ in range(_WARM_UP_WINDOWS + nodes // _NODES_PER_WARM_UP_WINDOW):
         load.read_line()
 
 
