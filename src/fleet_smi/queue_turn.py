@@ -31,7 +31,7 @@ class Turn(NamedTuple):
 
 
 class TurnOptions(NamedTuple):
-    """How long to wait, what the queue is told about the request, and of which hub, if named."""
+    """Timeout, details of the request for the queue, and the hub, if one is named."""
 
     timeout_seconds: float | None
     max_hours: float | None = None

@@ -1,4 +1,4 @@
-"""What the fleet needs to know of a node whose figures are in columns, together with others'.
+"""The protocol between the fleet and a node whose figures are stored in shared columns.
 
 A hub has such columns (`hub/figure_columns.py`); commands have none.
 """

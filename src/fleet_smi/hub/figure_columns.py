@@ -154,7 +154,7 @@ class FigureColumns:
 
 
 class JudgedBatch(NamedTuple):
-    """What was judged of some reports: which are the next ones of the nodes at these places.
+    """The result of judging a batch: the reports that continue those of the nodes at these places.
 
     `steady` has for each node its GPUs whose samples are. `gpus` and `hosts` are the columns as
     they then are, `at` is when each was taken.

@@ -104,7 +104,7 @@ def _highest_word(position: int) -> int:
 
 
 class LayoutTable:
-    """The layouts of reports of nodes that have so many GPUs, as far as they were seen lately.
+    """A cache of report layouts, for nodes of one number of GPUs.
 
     `sizes` are in words. `read` are the columns of the host and of GPUs that are looked at;
     `at[row]` is where the values of each are, column by column, and `has_narrow` and `has_wide`

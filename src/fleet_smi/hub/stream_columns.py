@@ -38,7 +38,7 @@ class ColumnNode(NamedTuple):
 
 
 class ColumnDiff(NamedTuple):
-    """What differs from what was sent, of the nodes of which only figures may.
+    """The diff to the last published state, of the nodes whose figures alone may differ.
 
     `rest` are the numbers of the others. Of the `entered` ones nothing was sent from columns yet.
     """

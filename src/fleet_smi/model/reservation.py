@@ -18,7 +18,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     `node` is the name that the node had when it was booked. `used_at` is when its owner was first
     seen on the node during the booking, `released_at` when it was given up because nobody was.
     `sequence` counts the changes, as calendars do. `via` is the id of the node whose agent vouched
-    for whoever made it, `None` for one who logged in.
+    for its maker, `None` for one who logged in.
     """
 
     id: str

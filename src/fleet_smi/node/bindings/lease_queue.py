@@ -46,7 +46,7 @@ class Ticket:
         self.name = f"{PREFIX}{time.time_ns():020d}.{os.geteuid()}.{process}{_SUFFIX}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            # Closed to others until it is locked: whoever locks it first would keep this one out.
+            # Closed to others until it is locked: a lock of theirs would keep this one out.
             self._file = os.open(self.name, flags, 0o600, dir_fd=folder)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(self._file, " ".join([str(count), *sorted(uuids)]).encode()[:_MAX_BYTES])
